@@ -1,0 +1,76 @@
+# Each target works from a fresh clone with nothing before it: it makes $(VENV) from a
+# Python 3.11, 3.12 or 3.13 on this machine, installs the pins, and does its work.
+
+# May be given on the command line:
+#   PYTHON=python3.13       the interpreter to make the environment with
+#   VENV=.venv313           the environment, to keep one for each Python
+#   DEMO_ARGS=...           more flags for the demonstration
+#   PYTEST_ARGS='-k layers' more flags for pytest
+#   BENCH_ARGS=...          more flags for a benchmark
+VENV = .venv
+PYTHON ?=
+DEMO_ARGS =
+PYTEST_ARGS =
+BENCH_ARGS =
+
+# TensorFlow's lines about CPU features and missing CUDA hide what matters; warnings
+# and errors stay. Anyone who wants them exports another level.
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+PRODUCT = PYTHON='$(PYTHON)' .ci/make_venv $(VENV) requirements.txt
+DEVELOPMENT = $(PRODUCT) requirements-dev.txt
+RUN = $(VENV)/bin/python
+SOURCES = albert_tf data_prep configs
+
+.DEFAULT_GOAL := help
+# Two installations into one environment at a time would spoil it.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## list these targets
+	@echo 'Targets (each needs nothing before it):'
+	@sed -n 's/^\([a-z][a-z-]*%*\):.*## \(.*\)/  make \1 | \2/p' Makefile \
+	  | sed 's/%/NAME/' | awk -F ' [|] ' '{printf "%-19s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: ## run the whole way on a small scale; results and report in build/demo
+	@$(PRODUCT)
+	$(RUN) -m albert_tf.demo --output_dir=build/demo $(DEMO_ARGS)
+
+.PHONY: test
+test: ## run all tests, the slow ones too
+	@$(DEVELOPMENT)
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+.PHONY: check
+check: ## format, lint, types, imports and the BUILD file
+	@$(DEVELOPMENT)
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy $(SOURCES)
+	$(RUN) -m pytest tests/test_layout.py
+
+.PHONY: format
+format: ## format and mend what the linter can
+	@$(DEVELOPMENT)
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+.PHONY: build-file
+build-file: ## write BUILD anew from the files' imports
+	@$(PRODUCT)
+	$(RUN) -m tests.build_file
+
+# One benchmark is one module albert_tf/bench_NAME.py, called as `make bench-NAME`.
+bench-%: albert_tf/bench_%.py ## run the benchmark albert_tf/bench_NAME.py
+	@$(PRODUCT)
+	$(RUN) -m albert_tf.bench_$* $(BENCH_ARGS)
+
+.PHONY: clean
+clean: ## remove what was built, and the caches; the environment stays
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find $(SOURCES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: clean-venv
+clean-venv: ## remove the environment
+	rm -rf $(VENV) $(VENV).unfinished

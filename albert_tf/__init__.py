@@ -1,0 +1,1 @@
+"""ALBERT in TensorFlow: model, training, export and use."""

@@ -1,0 +1,1 @@
+"""From raw text to TFRecord shards of ALBERT pre-training pairs."""

@@ -1,0 +1,30 @@
+"""Settings and fixtures of all tests."""
+
+import os
+import pathlib
+
+# Before anything imports TensorFlow: the tests hold what a CPU computes, on machines
+# with a GPU too, and the runtime's information lines would bury pytest's.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# tensorflow-addons, the oracle of one test, takes tf.keras for Keras 2.
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+import pytest  # noqa: E402  (the environment comes first)
+
+_TESTS = pathlib.Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="session")
+def testdata() -> pathlib.Path:
+    """The small files that are checked in for tests."""
+    return _TESTS / "testdata"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> pathlib.Path:
+    """Real corpora and tasks, too large to check in; without them the test skips."""
+    path = _TESTS.parent.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("no folder ../shared/data beside the repository: real corpora")
+    return path

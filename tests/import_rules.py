@@ -1,0 +1,244 @@
+"""The import rules of this project, and the checker that holds a file to them."""
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from tests import build_file
+
+# Who may import whom: a file imports only from rows below its own. A name ending in
+# a slash is a folder, whose files may import one another too. The numbers are those of
+# README's architecture section; a letter orders the files within one level.
+ALBERT_TF = (
+    ("0", "schema", "config"),
+    (
+        "1",
+        "binary",
+        "tokenization",
+        "layers",
+        "losses",
+        "schedule",
+        "distribution",
+        "input_pipeline",
+    ),
+    ("2", "encoder", "optimizer"),
+    ("3a", "heads"),
+    ("3b", "models"),
+    ("4a", "checkpoint", "run_log"),
+    ("4b", "train_loop"),
+    ("4c", "serving"),
+    ("5", "pretrain", "export", "predict", "report", "demo"),
+)
+DATA_PREP = (
+    ("0", "documents", "sentence_order", "masking"),
+    ("1", "records"),
+    (
+        "2",
+        "train_vocab",
+        "create_pretraining_data",
+        "demo_corpus",
+    ),
+)
+TABLES = {"albert_tf": ALBERT_TF, "data_prep": DATA_PREP}
+
+# What each package may import of the others. data_prep takes config and binary because
+# its binaries take the same --config and --set as those of albert_tf, and end alike.
+ACROSS = {
+    "albert_tf": (),
+    "data_prep": (
+        "albert_tf/schema.py",
+        "albert_tf/tokenization.py",
+        "albert_tf/config.py",
+        "albert_tf/binary.py",
+    ),
+    "configs": ("albert_tf/config.py",),
+}
+
+WITHOUT_TENSORFLOW = (
+    "albert_tf/schema.py",
+    "albert_tf/config.py",
+    "data_prep/masking.py",
+    "data_prep/sentence_order.py",
+)
+PURE = ("data_prep/masking.py", "data_prep/sentence_order.py")
+INPUT_AND_OUTPUT = {
+    "glob",
+    "gzip",
+    "io",
+    "os",
+    "pathlib",
+    "shutil",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "urllib",
+}
+TENSORFLOW = {"tensorflow", "tensorflow_text", "tf_keras", "keras", "keras_nlp"}
+FORBIDDEN = {
+    "pickle": "unpickling runs whatever a file says",
+    "tensorflow_addons": "it is end-of-life and serves as a test oracle only",
+}
+
+# The one file that names devices and strategies, and what others may say all the same:
+# types in signatures, which construct nothing.
+DEVICES = "albert_tf/distribution.py"
+DISTRIBUTE_TYPES = {
+    "tf.distribute.Strategy": None,
+    "tf.distribute.InputContext": "albert_tf/input_pipeline.py",
+}
+DEVICE_NAMES = re.compile(
+    r"tf\.(compat\.v1\.)?(distribute|tpu)\.\w+|"
+    r"tf\.config\.(experimental\.)?(\w+_physical_devices|\w+_connect\w*)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Where a file stands in its package's table."""
+
+    rank: int
+    label: str
+    entry: str
+
+
+def row_of(path: str) -> Row | None:
+    """The row of `albert_tf/tasks/glue.py` and the like, or None if it has none."""
+    package, rest = path.split("/", 1)
+    for rank, (label, *entries) in enumerate(TABLES[package]):
+        for entry in entries:
+            if rest == f"{entry}.py" or (entry[-1] == "/" and rest.startswith(entry)):
+                return Row(rank, label, entry)
+    return None
+
+
+def may_define_flags(path: str) -> bool:
+    """Whether the file is one of the binaries, which are a table's last row."""
+    package = path.split("/")[0]
+    row = row_of(path) if package in TABLES else None
+    return row is not None and row.rank == len(TABLES[package]) - 1
+
+
+def violations(path: str, source: str, files: frozenset[str]) -> list[str]:
+    """Each way in which one product file breaks the rules, as `path:line: rule`."""
+    tree = ast.parse(source, path)
+    if path.endswith("/__init__.py"):
+        rules = _package_rules(tree)
+    elif path.split("/")[0] in TABLES and row_of(path) is None:
+        rules = iter([(1, _unknown(path))])
+    else:
+        rules = _file_rules(path, tree, source, files)
+    return [f"{path}:{line}: {rule}" for line, rule in sorted(set(rules))]
+
+
+def _package_rules(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for number, node in enumerate(tree.body):
+        if number or not isinstance(node, ast.Expr) or ast.get_docstring(tree) is None:
+            yield node.lineno, "an __init__.py holds a docstring and nothing else"
+    if not tree.body:
+        yield 1, "an __init__.py says in a docstring what its package is for"
+
+
+def _unknown(path: str) -> str:
+    table = path.split("/")[0].upper()
+    return (
+        f"this file stands in no row of {table} in tests/import_rules.py; add it there "
+        "at its level, and to README's architecture section"
+    )
+
+
+def _file_rules(
+    path: str, tree: ast.Module, source: str, files: frozenset[str]
+) -> Iterator[tuple[int, str]]:
+    for item in build_file.imports_of(path, source):
+        top = item.module.split(".")[0]
+        targets = build_file.imported_files(item, files)
+        if top in build_file.PACKAGES:
+            if not targets or (item.symbol is None and len(targets) < 2):
+                yield item.line, f"there is no file for {item.module}"
+            elif item.symbol and not _names_a_file(item, targets[-1]):
+                yield (
+                    item.line,
+                    f"imports the symbol {item.symbol} from {item.module}; import "
+                    "modules, not symbols",
+                )
+        # The last one is what is meant; the packages around it hold a docstring only.
+        rule = _order_rule(path, targets[-1]) if targets else None
+        if rule is not None:
+            yield item.line, rule
+        if top in FORBIDDEN:
+            yield item.line, f"product code may not import {top}: {FORBIDDEN[top]}"
+        if top in TENSORFLOW and path in WITHOUT_TENSORFLOW:
+            yield item.line, f"imports {top}, but this file does without TensorFlow"
+        if path in PURE and top in INPUT_AND_OUTPUT:
+            yield item.line, f"imports {top}, but this file is pure: no input or output"
+        flags = f"{item.module}.{item.symbol}".startswith("absl.flags")
+        if flags and not may_define_flags(path):
+            yield item.line, "only the binaries define and read flags"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            device = _device_named(path, name)
+            if device is not None:
+                yield node.lineno, f"names {device}, which only {DEVICES} may"
+            if ".flags.DEFINE_" in f".{name}" and not may_define_flags(path):
+                yield node.lineno, "only the binaries define and read flags"
+        if path in PURE and isinstance(node, ast.Call):
+            if ast.unparse(node.func) == "open":
+                yield (
+                    node.lineno,
+                    "calls open, but this file is pure: no input or output",
+                )
+
+
+def _names_a_file(item: build_file.Import, target: str) -> bool:
+    name = f"{item.module}.{item.symbol}".replace(".", "/")
+    return target in (f"{name}.py", f"{name}/__init__.py")
+
+
+def _device_named(path: str, name: str) -> str | None:
+    match = DEVICE_NAMES.match(name.replace("tensorflow.", "tf.", 1))
+    if match is None or path == DEVICES:
+        return None
+    device = match.group()
+    allowed_in = DISTRIBUTE_TYPES.get(device, "nowhere")
+    return None if allowed_in in (None, path) else device
+
+
+def _order_rule(path: str, target: str) -> str | None:
+    package, other = path.split("/")[0], target.split("/")[0]
+    if package != other:
+        if target in ACROSS[package]:
+            return None
+        allowed = ", ".join(ACROSS[package])
+        return f"imports {target}; of other packages {package} may import " + (
+            f"only {allowed}" if allowed else "nothing"
+        )
+    if package not in TABLES:
+        return f"imports {target}; a recipe imports only albert_tf/config.py"
+    own, its = row_of(path), row_of(target)
+    if own is None or its is None:
+        return None  # The file without a row is reported by itself.
+    if its.rank < own.rank or (its.entry == own.entry and own.entry[-1] == "/"):
+        return None
+    return (
+        f"imports {target} of level {its.label}, but stands at level {own.label} "
+        "itself; imports go to a lower level only"
+    )
+
+
+def cycles(graph: dict[str, list[str]]) -> list[str]:
+    """Each chain of imports that comes back to where it began."""
+    found, done = [], set()
+
+    def visit(path: str, chain: list[str]) -> None:
+        if path in chain:
+            found.append(" -> ".join([*chain[chain.index(path) :], path]))
+        elif path not in done:
+            for target in graph[path]:
+                visit(target, [*chain, path])
+            done.add(path)
+
+    for path in sorted(graph):
+        visit(path, [])
+    return found

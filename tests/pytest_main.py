@@ -1,0 +1,11 @@
+"""Lets Bazel run a pytest file: each py_test in BUILD has this module as its main.
+
+Without it Bazel would only import the file, run no test, and call that a success.
+"""
+
+import sys
+
+import pytest
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
