@@ -1,0 +1,34 @@
+"""What all binaries do alike: a user's mistake ends them with one line."""
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Ends the process with `error: …` on one line, exit code 1, no traceback.
+
+    For what a user can mend: values, files, and what TensorFlow says of files. Any
+    other exception is a fault of the program and keeps its traceback.
+    """
+    try:
+        yield
+    except (ValueError, FloatingPointError, OSError, tf.errors.OpError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+
+
+def refuse_arguments(argv: Sequence[str]) -> None:
+    """Raises a ValueError where something that is no flag was given.
+
+    Args:
+      argv: the program's name and what absl left over.
+    """
+    if len(argv) > 1:
+        raise ValueError(
+            f"arguments must be flags; received {argv[1]!r}. Quote globs, so that the "
+            "shell does not expand them"
+        )

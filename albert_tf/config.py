@@ -1,0 +1,456 @@
+"""The configuration: frozen dataclasses, recipes, overrides and JSON.
+
+A recipe (`configs/NAME.py`) returns a `Config` from `get_config()`. Overrides such
+as `train.batch_size=512` change one value each. The resolved configuration is
+written as JSON beside everything made with it, and that JSON is itself accepted
+wherever a recipe is. Each default is written once, here.
+"""
+
+import ast
+import dataclasses
+import difflib
+import importlib.util
+import json
+import os
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def _require(condition: bool, rule: str, received: Any) -> None:
+    if not condition:
+        raise ValueError(f"{rule}; received {received!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The encoder and its pre-training heads (ALBERT paper, section 3.1).
+
+    `embedding_size` is E, `hidden_size` H, `num_layers` L, `num_heads` A and
+    `vocab_size` V. `num_groups` layers' worth of parameters are spread over the
+    depth: 1 shares all of them, as in the paper.
+    """
+
+    vocab_size: int = 30000
+    embedding_size: int = 128
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_groups: int = 1
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    max_positions: int = 512
+    type_vocab_size: int = 2
+    hidden_dropout_rate: float = 0.0
+    attention_dropout_rate: float = 0.0
+    initializer_range: float = 0.02
+    layer_norm_epsilon: float = 1e-12
+
+    def __post_init__(self):
+        for name in (
+            "vocab_size",
+            "embedding_size",
+            "hidden_size",
+            "num_layers",
+            "num_groups",
+            "num_heads",
+            "intermediate_size",
+            "max_positions",
+            "type_vocab_size",
+        ):
+            value = getattr(self, name)
+            _require(value >= 1, f"model.{name} must be at least 1", value)
+        for name in ("hidden_dropout_rate", "attention_dropout_rate"):
+            value = getattr(self, name)
+            _require(0.0 <= value < 1.0, f"model.{name} must lie in [0, 1)", value)
+        _require(
+            self.hidden_size % self.num_heads == 0,
+            "model.hidden_size must be a multiple of model.num_heads",
+            (self.hidden_size, self.num_heads),
+        )
+        _require(
+            self.num_groups <= self.num_layers,
+            "model.num_groups must not be larger than model.num_layers",
+            (self.num_groups, self.num_layers),
+        )
+        _require(
+            self.embedding_size <= self.vocab_size,
+            "model.embedding_size must not be larger than model.vocab_size",
+            (self.embedding_size, self.vocab_size),
+        )
+        for name in ("initializer_range", "layer_norm_epsilon"):
+            value = getattr(self, name)
+            _require(value > 0.0, f"model.{name} must be above 0", value)
+
+
+SENTENCE_SPLITTERS = ("line", "sentencex")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """How raw text becomes records (ALBERT paper, sections 3.1 and 4.1).
+
+    `max_predictions_per_seq` caps the masked tokens of a sequence; 0 means no cap
+    below `masked_lm_rate`. `sentence_splitter` is "line" for text that has one
+    sentence a line, or "sentencex" to split each line with that library, by the
+    rules of `language`. `heldout_rate` is the share of documents kept out of the
+    training records.
+    """
+
+    seed: int = 12345
+    lower_case: bool = True
+    language: str = "en"
+    sentence_splitter: str = "line"
+    max_seq_length: int = 512
+    short_seq_rate: float = 0.1
+    masked_lm_rate: float = 0.15
+    max_predictions_per_seq: int = 0
+    max_ngram: int = 3
+    dupe_factor: int = 10
+    heldout_rate: float = 0.01
+    num_shards: int = 8
+
+    def __post_init__(self):
+        _require(
+            8 <= self.max_seq_length <= 65535,
+            "data.max_seq_length must lie between 8 and 65535",
+            self.max_seq_length,
+        )
+        for name in ("dupe_factor", "num_shards", "max_ngram"):
+            value = getattr(self, name)
+            _require(value >= 1, f"data.{name} must be at least 1", value)
+        for name in ("seed", "max_predictions_per_seq"):
+            value = getattr(self, name)
+            _require(value >= 0, f"data.{name} must not be negative", value)
+        for name in ("short_seq_rate", "heldout_rate"):
+            value = getattr(self, name)
+            _require(0.0 <= value <= 1.0, f"data.{name} must lie in [0, 1]", value)
+        _require(
+            0.0 < self.masked_lm_rate < 1.0,
+            "data.masked_lm_rate must lie in (0, 1)",
+            self.masked_lm_rate,
+        )
+        _require(
+            self.sentence_splitter in SENTENCE_SPLITTERS,
+            f"data.sentence_splitter must be one of {', '.join(SENTENCE_SPLITTERS)}",
+            self.sentence_splitter,
+        )
+
+    @property
+    def num_predictions(self) -> int:
+        """The most masked tokens a record can hold: P of the shapes."""
+        uncapped = max(1, round(self.max_seq_length * self.masked_lm_rate))
+        return min(uncapped, self.max_predictions_per_seq or uncapped)
+
+
+OPTIMIZERS = ("lamb", "adamw")
+DECAY_STARTS = ("start", "warmup_end")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """LAMB or AdamW, warmup and decay (ALBERT paper, section 4.1; LAMB paper).
+
+    The learning rate rises linearly over `warmup_steps`, then falls polynomially to
+    0 at the last step. `decay_from` says where that polynomial counts from: "start"
+    is the original's (the rate jumps down where warmup ends), "warmup_end" is
+    continuous. Variables whose name matches a pattern of `exclude_patterns` get
+    neither weight decay nor, under LAMB, a trust ratio.
+    """
+
+    name: str = "lamb"
+    learning_rate: float = 0.00176
+    warmup_steps: int = 3125
+    decay_power: float = 1.0
+    decay_from: str = "start"
+    weight_decay_rate: float = 0.01
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    bias_correction: bool = False
+    clip_norm: float = 1.0
+    exclude_patterns: tuple[str, ...] = ("layer_norm", "bias")
+
+    def __post_init__(self):
+        _require(
+            self.name in OPTIMIZERS,
+            f"optimizer.name must be one of {', '.join(OPTIMIZERS)}",
+            self.name,
+        )
+        _require(
+            self.decay_from in DECAY_STARTS,
+            f"optimizer.decay_from must be one of {', '.join(DECAY_STARTS)}",
+            self.decay_from,
+        )
+        for name in ("learning_rate", "decay_power", "epsilon", "clip_norm"):
+            value = getattr(self, name)
+            _require(value > 0.0, f"optimizer.{name} must be above 0", value)
+        for name in ("beta_1", "beta_2"):
+            value = getattr(self, name)
+            _require(0.0 <= value < 1.0, f"optimizer.{name} must lie in [0, 1)", value)
+        for name in ("weight_decay_rate", "warmup_steps"):
+            value = getattr(self, name)
+            _require(value >= 0, f"optimizer.{name} must not be negative", value)
+
+
+COMPUTE_DTYPES = ("float32", "bfloat16")
+JIT_COMPILE = ("auto", "on", "off")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """The run: batch, steps, and how often it looks up.
+
+    `batch_size` counts sequences over all devices, of which `accumulation_steps`
+    equal parts go through the model one after another. `steps_per_loop` steps run on
+    the device before the host reads the metrics. `eval_batches` bounds an
+    evaluation; 0 means all held-out records. `jit_compile` says whether XLA compiles
+    forward and backward pass; "auto" leaves it to `distribution.compiles_with_xla`.
+    """
+
+    seed: int = 1
+    batch_size: int = 4096
+    accumulation_steps: int = 1
+    num_steps: int = 125000
+    steps_per_loop: int = 100
+    save_every_steps: int = 5000
+    keep_checkpoints: int = 5
+    eval_every_steps: int = 5000
+    eval_batch_size: int = 256
+    eval_batches: int = 0
+    shuffle_buffer: int = 10000
+    compute_dtype: str = "float32"
+    jit_compile: str = "auto"
+
+    def __post_init__(self):
+        for name in (
+            "batch_size",
+            "accumulation_steps",
+            "num_steps",
+            "steps_per_loop",
+            "save_every_steps",
+            "keep_checkpoints",
+            "eval_every_steps",
+            "eval_batch_size",
+            "shuffle_buffer",
+        ):
+            value = getattr(self, name)
+            _require(value >= 1, f"train.{name} must be at least 1", value)
+        for name in ("seed", "eval_batches"):
+            value = getattr(self, name)
+            _require(value >= 0, f"train.{name} must not be negative", value)
+        _require(
+            self.batch_size % self.accumulation_steps == 0,
+            "train.batch_size must be a multiple of train.accumulation_steps",
+            (self.batch_size, self.accumulation_steps),
+        )
+        _require(
+            self.compute_dtype in COMPUTE_DTYPES,
+            f"train.compute_dtype must be one of {', '.join(COMPUTE_DTYPES)}",
+            self.compute_dtype,
+        )
+        _require(
+            self.jit_compile in JIT_COMPILE,
+            f"train.jit_compile must be one of {', '.join(JIT_COMPILE)}",
+            self.jit_compile,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A whole recipe: model, data, optimizer and run."""
+
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    train: TrainConfig = TrainConfig()
+
+    def __post_init__(self):
+        _require(
+            self.data.max_seq_length <= self.model.max_positions,
+            "data.max_seq_length must not be larger than model.max_positions",
+            (self.data.max_seq_length, self.model.max_positions),
+        )
+        _require(
+            self.optimizer.warmup_steps <= self.train.num_steps,
+            "optimizer.warmup_steps must not be larger than train.num_steps",
+            (self.optimizer.warmup_steps, self.train.num_steps),
+        )
+
+
+def load(path: str, overrides: Iterable[str] = ()) -> Config:
+    """The configuration of a recipe or of a saved JSON file, with overrides applied.
+
+    Args:
+      path: a recipe (`configs/NAME.py`) or a `config.json` that a run wrote. Empty
+        means the defaults.
+      overrides: `key.sub=value` strings; later ones win.
+
+    Raises:
+      ValueError: the file is missing or no recipe, or an override names an unknown
+        key or has a value of the wrong type or outside its range.
+    """
+    if not path:
+        base = Config()
+    elif not os.path.isfile(path):
+        raise ValueError(
+            f"--config must name a recipe or a config.json; received {path!r}, which "
+            f"is not a file. {_recipes_beside(path)}"
+        )
+    elif path.endswith(".json"):
+        with open(path, encoding="utf-8") as file:
+            base = from_json(file.read())
+    else:
+        base = _load_recipe(path)
+    return override(base, overrides)
+
+
+def override(config: Config, overrides: Iterable[str]) -> Config:
+    """`config` with `key.sub=value` strings applied.
+
+    All are applied before the result is validated, so that values which only hold
+    together may be given in any order.
+    """
+    values = to_dict(config)
+    for text in overrides:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ValueError(f"--set must read key.sub=value; received {text!r}")
+        section, field = _find_field(key)
+        values[section][field.name] = _parse(key, value, field.type)
+    return from_dict(values)
+
+
+def to_dict(config: Config) -> dict[str, dict[str, Any]]:
+    """Plain nested values, as JSON can hold them."""
+    return {
+        section: {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in fields.items()
+        }
+        for section, fields in dataclasses.asdict(config).items()
+    }
+
+
+def to_json(config: Config) -> str:
+    """The configuration as JSON text that `from_json` reads back."""
+    return json.dumps(to_dict(config), indent=2) + "\n"
+
+
+def from_json(text: str) -> Config:
+    """The configuration that `to_json` wrote.
+
+    Raises:
+      ValueError: the text is no JSON, or holds an unknown key or a wrong value.
+    """
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the configuration is not JSON: {error}") from error
+    return from_dict(values)
+
+
+def from_dict(values: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The validated configuration of plain nested values; absent keys keep defaults."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"a configuration must be an object; received {values!r}")
+    sections: dict[str, Any] = {}
+    for section, fields in values.items():
+        if section not in _SECTIONS:
+            raise ValueError(_unknown_key(section))
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"{section} must be an object; received {fields!r}")
+        checked = {
+            name: _check(f"{section}.{name}", value) for name, value in fields.items()
+        }
+        sections[section] = _SECTIONS[section](**checked)
+    return Config(**sections)
+
+
+_SECTIONS: dict[str, Any] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "optimizer": OptimizerConfig,
+    "train": TrainConfig,
+}
+
+
+def _find_field(key: str) -> tuple[str, dataclasses.Field]:
+    section, _, name = key.partition(".")
+    for field in dataclasses.fields(_SECTIONS.get(section, Config)):
+        if section in _SECTIONS and field.name == name:
+            return section, field
+    raise ValueError(_unknown_key(key))
+
+
+def _unknown_key(key: str) -> str:
+    known = [
+        f"{section}.{field.name}"
+        for section, cls in _SECTIONS.items()
+        for field in dataclasses.fields(cls)
+    ]
+    by_last_part = {name.split(".")[1]: name for name in known}
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if not close:
+        last = difflib.get_close_matches(
+            key.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.0
+        )
+        close = [by_last_part[last[0]]]
+    return f"unknown setting {key!r}; the nearest valid one is {close[0]!r}"
+
+
+def _parse(key: str, text: str, type_: Any) -> Any:
+    """A command-line value as the field's type; strings need no quotes."""
+    if type_ is str:
+        return text
+    if type_ is bool:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise ValueError(f"{key} must be true or false; received {text!r}")
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(
+            f"{key} must be {_type_name(type_)}; received {text!r}"
+        ) from error
+    if type_ is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e5 reads well for a number of steps
+    return value
+
+
+def _check(key: str, value: Any) -> Any:
+    """`value` if it has the type of the field `key`; integers pass for floats."""
+    type_: Any = _find_field(key)[1].type
+    if type_ is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if typing.get_origin(type_) is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+            return tuple(value)
+    elif isinstance(value, type_) and not (type_ is int and isinstance(value, bool)):
+        return value
+    raise ValueError(f"{key} must be {_type_name(type_)}; received {value!r}")
+
+
+def _type_name(type_: Any) -> str:
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+    return names.get(type_, "a list of texts")
+
+
+def _load_recipe(path: str) -> Config:
+    spec = importlib.util.spec_from_file_location("recipe", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--config must name a .py recipe or a .json; received {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        raise ValueError(f"a recipe must define get_config(); {path} does not")
+    return module.get_config()
+
+
+def _recipes_beside(path: str) -> str:
+    folder = os.path.dirname(path) or "configs"
+    if not os.path.isdir(folder):
+        return "Recipes lie in configs/."
+    names = sorted(
+        name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"
+    )
+    return f"Recipes there: {', '.join(names)}"

@@ -1,0 +1,22 @@
+"""ALBERT xxlarge (Lan et al., 2019, table 1): 12 layers, H 4096, 222.6M parameters.
+
+python -m albert_tf.pretrain --config=configs/albert_xxlarge.py \
+    --data_dir=RECORDS --model_dir=RUN
+
+The run and its data are those of albert_base; only the model differs.
+"""
+
+from albert_tf import config
+
+
+def get_config() -> config.Config:
+    """The recipe."""
+    return config.Config(
+        model=config.ModelConfig(
+            hidden_size=4096,
+            num_layers=12,
+            num_heads=64,
+            intermediate_size=16384,
+        ),
+        data=config.DataConfig(max_predictions_per_seq=20),
+    )

@@ -1,0 +1,144 @@
+"""Recipes, overrides, JSON, and the errors that a user meets."""
+
+import dataclasses
+import glob
+import re
+
+import pytest
+
+from albert_tf import config
+
+RECIPES = sorted(set(glob.glob("configs/*.py")) - {"configs/__init__.py"})
+
+
+@pytest.mark.parametrize("path", RECIPES)
+def test_every_recipe_loads_and_survives_json(path):
+    loaded = config.load(path)
+    assert config.from_json(config.to_json(loaded)) == loaded
+
+
+def test_a_saved_configuration_is_a_recipe(tmp_path):
+    made = config.load("configs/demo.py", ["train.batch_size=7"])
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json(made))
+    assert config.load(str(path)) == made
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "hidden", "heads", "intermediate"),
+    [
+        ("base", 12, 768, 12, 3072),
+        ("large", 24, 1024, 16, 4096),
+        ("xlarge", 24, 2048, 16, 8192),
+        ("xxlarge", 12, 4096, 64, 16384),
+    ],
+)
+def test_the_papers_recipes(name, layers, hidden, heads, intermediate):
+    recipe = config.load(f"configs/albert_{name}.py")
+    sizes = recipe.model
+    assert (sizes.num_layers, sizes.hidden_size) == (layers, hidden)
+    assert (sizes.num_heads, sizes.intermediate_size) == (heads, intermediate)
+    assert (sizes.vocab_size, sizes.embedding_size, sizes.num_groups) == (30000, 128, 1)
+    run, adam = recipe.train, recipe.optimizer
+    assert (run.batch_size, run.num_steps) == (4096, 125000)
+    assert (adam.name, adam.learning_rate, adam.warmup_steps) == ("lamb", 0.00176, 3125)
+    assert (adam.weight_decay_rate, adam.epsilon, adam.clip_norm) == (0.01, 1e-6, 1.0)
+    assert (recipe.data.max_seq_length, recipe.data.num_predictions) == (512, 20)
+
+
+def test_overrides_are_typed_and_the_later_wins():
+    changed = config.load(
+        "",
+        [
+            "train.batch_size=512",
+            "train.num_steps=2e4",
+            "optimizer.learning_rate=1",
+            "data.lower_case=False",
+            "data.language=de",
+            "train.batch_size=64",
+            'optimizer.exclude_patterns=("bias",)',
+        ],
+    )
+    assert (changed.train.batch_size, changed.train.num_steps) == (64, 20000)
+    assert changed.optimizer.learning_rate == 1.0
+    assert isinstance(changed.optimizer.learning_rate, float)
+    assert changed.data.lower_case is False and changed.data.language == "de"
+    assert changed.optimizer.exclude_patterns == ("bias",)
+    assert changed.model == config.ModelConfig()
+
+
+def test_values_that_only_hold_together_may_come_in_any_order():
+    changed = config.load("", ["data.max_seq_length=600", "model.max_positions=600"])
+    assert changed.data.max_seq_length == 600
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "train.batchsize=3",
+            "'train.batchsize'; the nearest valid one is 'train.batch_size'",
+        ),
+        ("batch_size=3", "the nearest valid one is 'train.batch_size'"),
+        ("model.hiden_size=3", "the nearest valid one is 'model.hidden_size'"),
+        ("train=3", "unknown setting 'train'"),
+        ("train.batch_size", "must read key.sub=value; received 'train.batch_size'"),
+        (
+            "train.batch_size=many",
+            "train.batch_size must be an integer; received 'many'",
+        ),
+        ("train.batch_size=1.5", "train.batch_size must be an integer; received 1.5"),
+        ("train.batch_size=True", "train.batch_size must be an integer; received True"),
+        ("train.batch_size=0", "train.batch_size must be at least 1; received 0"),
+        ("data.lower_case=1", "data.lower_case must be true or false; received '1'"),
+        ("model.hidden_size=770", "multiple of model.num_heads; received (770, 12)"),
+        ("model.num_groups=13", "larger than model.num_layers; received (13, 12)"),
+        ("model.embedding_size=30001", "must not be larger than model.vocab_size"),
+        ("model.hidden_dropout_rate=1", "must lie in [0, 1); received 1.0"),
+        ("data.max_seq_length=513", "must not be larger than model.max_positions"),
+        ("data.max_seq_length=4", "must lie between 8 and 65535; received 4"),
+        ("data.sentence_splitter=dots", "must be one of line, sentencex"),
+        ("data.masked_lm_rate=0.0", "must lie in (0, 1); received 0.0"),
+        ("optimizer.name=sgd", "must be one of lamb, adamw; received 'sgd'"),
+        ("optimizer.decay_from=end", "must be one of start, warmup_end"),
+        ("optimizer.warmup_steps=125001", "must not be larger than train.num_steps"),
+        ("optimizer.clip_norm=0", "must be above 0; received 0.0"),
+        ("train.accumulation_steps=3", "must be a multiple of train.accumulation"),
+        ("train.compute_dtype=float16", "must be one of float32, bfloat16"),
+        ("train.jit_compile=yes", "must be one of auto, on, off"),
+    ],
+)
+def test_a_wrong_override_says_the_rule_and_what_was_received(override, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        config.load("", [override])
+
+
+def test_unknown_keys_in_json_fail_with_the_nearest_one():
+    with pytest.raises(ValueError, match="nearest valid one is 'model.num_layers'"):
+        config.from_json('{"model": {"num_layer": 3}}')
+    with pytest.raises(ValueError, match="unknown setting 'optimiser'"):
+        config.from_json('{"optimiser": {}}')
+    with pytest.raises(ValueError, match="not JSON"):
+        config.from_json("{")
+
+
+def test_a_missing_recipe_names_those_there_are(tmp_path):
+    with pytest.raises(ValueError, match="albert_base.py, albert_large.py"):
+        config.load("configs/albert_bse.py")
+    path = tmp_path / "empty.py"
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"must define get_config\(\)"):
+        config.load(str(path))
+
+
+def test_predictions_follow_from_length_and_rate_unless_capped():
+    uncapped = config.DataConfig(max_seq_length=128)
+    assert uncapped.num_predictions == 19
+    capped = dataclasses.replace(uncapped, max_predictions_per_seq=5)
+    assert capped.num_predictions == 5
+    assert config.DataConfig(max_predictions_per_seq=500).num_predictions == 77
+
+
+def test_configurations_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.load("").model.num_layers = 3
