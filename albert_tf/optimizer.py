@@ -1,0 +1,143 @@
+"""LAMB and AdamW as ALBERT uses them."""
+
+import re
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from albert_tf import config as config_lib
+from albert_tf import schedule
+
+
+class AdamW(tf_keras.optimizers.Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+
+    As in the original, without bias correction unless asked for. Variables whose name
+    matches one of `exclude_patterns` (regular expressions) are not decayed.
+    """
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay_rate: float,
+        beta_1: float,
+        beta_2: float,
+        epsilon: float,
+        bias_correction: bool,
+        exclude_patterns: Sequence[str],
+    ):
+        super().__init__(name=type(self).__name__.lower(), jit_compile=False)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.bias_correction = bias_correction
+        self.exclude_patterns = tuple(exclude_patterns)
+
+    def build(self, var_list):
+        """Makes the two slots of each variable and says which are excluded.
+
+        Raises:
+          ValueError: a pattern matches no variable.
+        """
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._first_moments = [
+            self.add_variable_from_reference(variable, "m") for variable in var_list
+        ]
+        self._second_moments = [
+            self.add_variable_from_reference(variable, "v") for variable in var_list
+        ]
+        self._check_patterns(var_list)
+        self._built = True
+
+    def update_step(self, gradient, variable):
+        """Changes `variable` by `gradient`, a dense tensor of the same shape."""
+        index = self._index_dict[self._var_key(variable)]
+        m, v = self._first_moments[index], self._second_moments[index]
+        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
+        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
+        m_hat, v_hat = self._unbiased(m, v)
+        update = m_hat / (tf.sqrt(v_hat) + self.epsilon)
+        if not self.is_excluded(variable):
+            update += self.weight_decay_rate * variable
+            update *= self._trust_ratio(variable, update)
+        variable.assign_sub(self.learning_rate * update)
+
+    def is_excluded(self, variable) -> bool:
+        """Whether `variable` gets neither decay nor trust ratio."""
+        return any(
+            re.search(pattern, variable.name) for pattern in self.exclude_patterns
+        )
+
+    def _trust_ratio(self, variable, update):
+        del variable, update
+        return 1.0
+
+    def _unbiased(self, m, v):
+        if not self.bias_correction:
+            return m, v
+        step = tf.cast(self.iterations + 1, tf.float32)
+        return m / (1.0 - self.beta_1**step), v / (1.0 - self.beta_2**step)
+
+    def _check_patterns(self, var_list):
+        for pattern in self.exclude_patterns:
+            if not any(re.search(pattern, variable.name) for variable in var_list):
+                raise ValueError(
+                    "each of optimizer.exclude_patterns must match a variable; "
+                    f"{pattern!r} matches none of {len(var_list)}"
+                )
+        excluded = sum(self.is_excluded(variable) for variable in var_list)
+        logging.info(
+            "%s: %d variables are decayed%s, %d are neither",
+            self.name,
+            len(var_list) - excluded,
+            " and adapted" if isinstance(self, Lamb) else "",
+            excluded,
+        )
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {
+            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
+            "weight_decay_rate": self.weight_decay_rate,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "bias_correction": self.bias_correction,
+            "exclude_patterns": list(self.exclude_patterns),
+        }
+
+
+class Lamb(AdamW):
+    """AdamW whose step is scaled to each variable's norm (You et al., 2019)."""
+
+    def _trust_ratio(self, variable, update):
+        weight_norm = tf.norm(variable)
+        update_norm = tf.norm(update)
+        ratio = tf.math.divide_no_nan(weight_norm, update_norm)
+        return tf.where((weight_norm > 0) & (update_norm > 0), ratio, 1.0)
+
+
+def create(config: config_lib.OptimizerConfig, num_steps: int) -> AdamW:
+    """The optimizer of a run of `num_steps` steps, with its schedule."""
+    optimizer_class = {"lamb": Lamb, "adamw": AdamW}[config.name]
+    return optimizer_class(
+        learning_rate=schedule.WarmupPolynomialDecay(
+            config.learning_rate,
+            num_steps,
+            config.warmup_steps,
+            config.decay_power,
+            config.decay_from,
+        ),
+        weight_decay_rate=config.weight_decay_rate,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        bias_correction=config.bias_correction,
+        exclude_patterns=config.exclude_patterns,
+    )

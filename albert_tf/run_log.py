@@ -1,0 +1,86 @@
+"""What a run says while it works: progress, metrics.jsonl and TensorBoard."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+import tensorflow as tf
+import tqdm
+
+METRICS_FILE = "metrics.jsonl"
+
+
+def read_metrics(model_dir: str) -> list[dict]:
+    """The rows of a run's metrics.jsonl; an empty list if there is none."""
+    path = os.path.join(model_dir, METRICS_FILE)
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        return [json.loads(line) for line in file.read().splitlines() if line]
+
+
+class RunLog:
+    """Writes the metrics of one run, and shows how far it is.
+
+    A row of metrics.jsonl has `split` ("train" or "heldout"), `step`, `seconds` of
+    training so far, and the metrics by name. Rows later than `first_step` are dropped,
+    because a run that resumes there makes them anew.
+    """
+
+    def __init__(self, model_dir: str, first_step: int, num_steps: int):
+        self._path = os.path.join(model_dir, METRICS_FILE)
+        rows = [r for r in read_metrics(model_dir) if r["step"] <= first_step]
+        self._seconds_before = rows[-1]["seconds"] if rows else 0.0
+        self._started = time.monotonic()
+        self._lines = [json.dumps(row) for row in rows]
+        self._model_dir = model_dir
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        self._bar = tqdm.tqdm(
+            total=num_steps,
+            initial=first_step,
+            unit="step",
+            file=sys.stderr,
+            dynamic_ncols=True,
+            mininterval=1.0,
+        )
+
+    def record(self, split: str, step: int, values: Mapping[str, float]) -> None:
+        """Keeps the metrics of a split at a step."""
+        seconds = self._seconds_before + time.monotonic() - self._started
+        row = {"split": split, "step": step, "seconds": round(seconds, 3), **values}
+        self._lines.append(json.dumps(row))
+        # Written whole: a gs:// file cannot be appended to, and rows are few.
+        temporary = self._path + ".tmp"
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write("\n".join(self._lines) + "\n")
+        tf.io.gfile.rename(temporary, self._path, overwrite=True)
+        with self._writer(split).as_default(step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+
+    def progress(self, step: int, values: Mapping[str, float]) -> None:
+        """Moves the progress line to `step` and shows `values` at its end."""
+        shown = {
+            name: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+            for name, value in values.items()
+        }
+        self._bar.set_postfix(shown, refresh=False)
+        self._bar.update(step - self._bar.n)
+
+    def say(self, line: str) -> None:
+        """Prints a line above the progress line."""
+        self._bar.write(line, file=sys.stderr)
+
+    def close(self) -> None:
+        """Ends the progress line and flushes the summaries."""
+        self._bar.close()
+        for writer in self._writers.values():
+            writer.close()
+
+    def _writer(self, split: str) -> tf.summary.SummaryWriter:
+        if split not in self._writers:
+            folder = os.path.join(self._model_dir, "summaries", split)
+            self._writers[split] = tf.summary.create_file_writer(folder)
+        return self._writers[split]

@@ -1,0 +1,174 @@
+"""Records become batches: what they hold, in which order, and what is refused."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import input_pipeline, schema
+from data_prep import records
+from tests import small_run
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return small_run.write_records(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def manifest(data_dir):
+    return input_pipeline.read_manifest(str(data_dir))
+
+
+def _batches(data_dir, manifest, num_batches, first_step=0, context=None):
+    config = small_run.small_config().train
+    input_fn = input_pipeline.train_input_fn(
+        str(data_dir), manifest, config, first_step
+    )
+    dataset = input_fn(context or tf.distribute.InputContext())
+    return list(dataset.take(num_batches).as_numpy_iterator())
+
+
+def test_a_batch_holds_what_the_records_hold(data_dir, manifest):
+    path = str(data_dir / manifest.splits[schema.TRAIN].shards[0].name)
+    serialized = list(tf.data.TFRecordDataset(path).take(5).as_numpy_iterator())
+    batch = input_pipeline.parse_batch(tf.constant(serialized), manifest)
+    expected_shapes = schema.model_features(24, 4)
+    assert {k: (v.dtype.name, tuple(v.shape[1:])) for k, v in batch.items()} == (
+        expected_shapes
+    )
+    for row, record in enumerate(serialized):
+        values = records.parse_record(record, manifest.vocab_size)
+        length, masked = len(values["input_ids"]), len(values["masked_lm_ids"])
+        ours = {name: value[row].numpy() for name, value in batch.items()}
+        np.testing.assert_array_equal(ours["input_ids"][:length], values["input_ids"])
+        np.testing.assert_array_equal(ours["input_ids"][length:], 0)
+        np.testing.assert_array_equal(ours["input_mask"], np.arange(24) < length)
+        second = np.arange(24) >= values["segment_a_length"]
+        np.testing.assert_array_equal(
+            ours["segment_ids"], second & (np.arange(24) < length)
+        )
+        np.testing.assert_array_equal(
+            ours["masked_lm_positions"][:masked], values["masked_lm_positions"]
+        )
+        np.testing.assert_array_equal(
+            ours["masked_lm_ids"][:masked], values["masked_lm_ids"]
+        )
+        np.testing.assert_array_equal(ours["masked_lm_weights"], np.arange(4) < masked)
+        assert ours["next_sentence_labels"] == values["next_sentence_labels"]
+
+
+def _rows(batches):
+    return [row.tobytes() for batch in batches for row in batch["input_ids"]]
+
+
+def test_an_epoch_reads_every_record_once_and_the_next_in_another_order(
+    data_dir, manifest
+):
+    num_records = manifest.splits[schema.TRAIN].num_records
+    rows = _rows(_batches(data_dir, manifest, 2 * num_records // 8))
+    first, second = rows[:num_records], rows[num_records : 2 * num_records]
+    assert len(set(first)) > 0.9 * num_records
+    whole = _rows(_batches(data_dir, manifest, num_records // 8 + 1))[:num_records]
+    assert sorted(first) == sorted(whole)
+    assert first[: len(second)] != second
+    assert len(set(second) - set(first)) == 0
+
+
+def test_a_run_that_resumes_reads_what_it_would_have_read(data_dir, manifest):
+    num_records = manifest.splits[schema.TRAIN].num_records
+    for first_step in (1, 3, num_records // 8 + 2):
+        whole = _rows(_batches(data_dir, manifest, first_step + 4))
+        resumed = _rows(_batches(data_dir, manifest, 4, first_step))
+        assert resumed == whole[8 * first_step :]
+
+
+def test_hosts_read_different_shards_and_their_part_of_the_batch(data_dir, manifest):
+    rows = []
+    for host in range(2):
+        context = tf.distribute.InputContext(2, host, 2)
+        batches = _batches(data_dir, manifest, 4, context=context)
+        assert batches[0]["input_ids"].shape == (4, 24)  # of 8
+        rows.append(set(_rows(batches)))
+    assert not rows[0] & rows[1]
+
+
+def test_more_hosts_than_shards_is_an_error(data_dir, manifest):
+    with pytest.raises(ValueError, match="3 shards are too few for 4 hosts"):
+        _batches(data_dir, manifest, 1, context=tf.distribute.InputContext(4, 3, 4))
+
+
+def test_evaluation_reads_all_held_out_records_once_and_weighs_filling_zero(
+    data_dir, manifest
+):
+    split = manifest.splits[schema.HELDOUT]
+    batches = list(
+        input_pipeline.eval_dataset(str(data_dir), manifest, 16).as_numpy_iterator()
+    )
+    weights = np.concatenate([batch["example_weights"] for batch in batches])
+    assert {batch["input_ids"].shape for batch in batches} == {(16, 24)}
+    assert weights.sum() == split.num_records
+    masked = sum(batch["masked_lm_weights"].sum() for batch in batches)
+    assert masked == split.statistics["num_masked"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.max_seq_length=20", "sequence length .* is 24, but .* makes it 20"),
+        ("model.vocab_size=5000", "vocabulary size .* is 4000, but .* makes it 5000"),
+        ("data.max_predictions_per_seq=2", "number of predictions .* is 4"),
+    ],
+)
+def test_records_of_another_shape_are_refused(data_dir, manifest, override, message):
+    with pytest.raises(ValueError, match=message):
+        input_pipeline.check_manifest(
+            str(data_dir), manifest, small_run.small_config(override)
+        )
+
+
+def test_missing_cut_and_changed_shards_are_named(data_dir, manifest, tmp_path):
+    config = small_run.small_config()
+    copy = tmp_path / "records"
+    shutil.copytree(data_dir, copy)
+    input_pipeline.check_manifest(str(copy), manifest, config)
+    assert input_pipeline.damaged_shards(str(copy), manifest) == []
+
+    shard = copy / manifest.splits[schema.TRAIN].shards[1].name
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert input_pipeline.damaged_shards(str(copy), manifest) == [str(shard)]
+    shard.write_bytes(whole[:-9])
+    with pytest.raises(ValueError, match=rf"{shard.name} has \d+ bytes, but"):
+        input_pipeline.check_manifest(str(copy), manifest, config)
+    shard.unlink()
+    with pytest.raises(ValueError, match=f"{shard.name} is missing"):
+        input_pipeline.check_manifest(str(copy), manifest, config)
+
+
+def test_a_folder_without_manifest_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="must hold records and their manifest.json"):
+        input_pipeline.read_manifest(str(tmp_path))
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"manifest.json: not a manifest"):
+        input_pipeline.read_manifest(str(tmp_path))
+
+
+def test_ids_beyond_two_bytes_are_read(manifest):
+    large = dataclasses.replace(manifest, vocab_size=100_000)
+    record = tf.train.Example()
+    feature = record.features.feature
+    ids = np.array([2, 70_000, 3, 80_000, 3], np.int32)
+    feature["input_ids"].bytes_list.value.append(ids.tobytes())
+    feature["masked_lm_ids"].bytes_list.value.append(ids[1:2].tobytes())
+    feature["masked_lm_positions"].bytes_list.value.append(
+        np.array([1], np.uint16).tobytes()
+    )
+    feature["segment_a_length"].int64_list.value.append(3)
+    feature["next_sentence_labels"].int64_list.value.append(1)
+    batch = input_pipeline.parse_batch(tf.constant([record.SerializeToString()]), large)
+    assert batch["input_ids"][0, :5].numpy().tolist() == ids.tolist()
+    assert batch["segment_ids"][0, :6].numpy().tolist() == [0, 0, 0, 1, 1, 0]
+    assert batch["masked_lm_ids"][0].numpy().tolist() == [70_000, 0, 0, 0]

@@ -1,0 +1,213 @@
+"""The model equals the original in every output, loss and gradient."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import config, layers, losses, models, train_loop
+from tests import golden
+
+TOLERANCE = 1e-5  # largest absolute difference, float32
+
+
+def _largest_difference(ours, theirs) -> float:
+    assert ours.shape == theirs.shape
+    return float(np.max(np.abs(np.asarray(ours) - theirs)))
+
+
+@pytest.fixture(params=["model_g1", "model_g2"], scope="module")
+def arrays(request):
+    return golden.load(request.param)
+
+
+@pytest.fixture(scope="module")
+def model(arrays):
+    model = models.build_pretraining_model(golden.model_config(arrays), seed=1)
+    golden.assign(model, golden.variables(arrays, "var/"))
+    return model
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_outputs_equal_the_original(arrays, model, compiled):
+    outputs = tf.function(model, jit_compile=compiled)(golden.features(arrays))
+    encoded = outputs.encoder
+    mlm_logits = tf.reshape(outputs.mlm_logits, [-1, outputs.mlm_logits.shape[-1]])
+    found = {
+        "out/embedding_output": encoded.embedding_output,
+        "out/sequence_output": encoded.sequence_output,
+        "out/pooled_output": encoded.pooled_output,
+        "out/mlm_logits": mlm_logits,
+        "out/mlm_log_probs": tf.nn.log_softmax(mlm_logits),
+        "out/sop_logits": outputs.pair_logits,
+        "out/sop_log_probs": tf.nn.log_softmax(outputs.pair_logits),
+    }
+    for depth, hidden in enumerate(encoded.all_layers):
+        found[f"out/all_layers/{depth}"] = hidden
+    assert {name for name in arrays if name.startswith("out/all_layers")} <= set(found)
+    for name, value in found.items():
+        assert _largest_difference(value, arrays[name]) < TOLERANCE, name
+
+
+@pytest.mark.parametrize("num_parts", [1, 2, 4])
+def test_losses_and_gradients_equal_the_original(arrays, model, num_parts):
+    features = {k: tf.constant(v) for k, v in golden.features(arrays).items()}
+    mlm_weight = tf.reduce_sum(features["masked_lm_weights"])
+
+    @tf.function
+    def gradients_and_sums():
+        return train_loop.accumulate_gradients(
+            lambda part, seed: train_loop.compute_gradients(
+                model, part, seed, mlm_weight, 4.0
+            ),
+            features,
+            num_parts,
+            dropout_seed=tf.constant([1, 2]),
+        )
+
+    gradients, sums = gradients_and_sums()
+    mlm_loss = sums["mlm_loss"] / (mlm_weight + losses.WEIGHT_EPSILON)
+    assert _largest_difference(mlm_loss, arrays["out/mlm_loss"]) < TOLERANCE
+    sop_loss = sums["pair_loss"] / 4.0
+    assert _largest_difference(sop_loss, arrays["out/sop_loss"]) < TOLERANCE
+    norm = tf.linalg.global_norm(gradients)
+    assert _largest_difference(norm, arrays["out/global_grad_norm"]) < TOLERANCE
+    expected = golden.variables(arrays, "grad/")
+    for gradient, variable in zip(gradients, model.trainable_variables, strict=True):
+        name = variable.name
+        assert _largest_difference(gradient, expected.pop(name)) < TOLERANCE, name
+    assert not expected
+
+
+def test_example_losses_equal_the_original(arrays, model):
+    features = golden.features(arrays)
+    outputs = model(features)
+    for row in range(4):
+        weights = tf.one_hot(row, 4)
+        sums = losses.sentence_pair(
+            outputs.pair_logits, features["next_sentence_labels"], weights
+        )
+        expected = arrays["out/sop_example_loss"][row]
+        assert abs(float(sums.loss) - expected) < TOLERANCE
+
+
+def _small_config(**changes) -> config.ModelConfig:
+    values = {
+        "vocab_size": 53,
+        "embedding_size": 6,
+        "hidden_size": 10,
+        "num_layers": 4,
+        "num_heads": 2,
+        "intermediate_size": 14,
+        "max_positions": 11,
+    }
+    return config.ModelConfig(**{**values, **changes})
+
+
+def _small_features(batch_size=3, length=7, predictions=5):
+    rng = np.random.default_rng(0)
+    return {
+        "input_ids": rng.integers(5, 53, (batch_size, length), dtype=np.int32),
+        "input_mask": np.ones((batch_size, length), np.int32),
+        "segment_ids": rng.integers(0, 2, (batch_size, length), dtype=np.int32),
+        "masked_lm_positions": rng.integers(
+            0, length, (batch_size, predictions), dtype=np.int32
+        ),
+    }
+
+
+def test_one_block_object_serves_every_layer():
+    shallow = models.build_pretraining_model(_small_config(num_layers=1), seed=1)
+    deep = models.build_pretraining_model(_small_config(num_layers=4), seed=1)
+    assert len(deep.encoder.blocks) == 1
+    assert isinstance(deep.encoder.blocks[0], layers.TransformerEncoderBlock)
+    assert len(deep.encoder(**_ids(_small_features())).all_layers) == 4
+    assert deep.count_params() == shallow.count_params()
+
+
+def _ids(features):
+    return {k: v for k, v in features.items() if k != "masked_lm_positions"}
+
+
+def test_groups_hold_parameters_of_their_own():
+    one = models.build_pretraining_model(_small_config(), seed=1)
+    two = models.build_pretraining_model(_small_config(num_groups=2), seed=1)
+    block = sum(v.shape.num_elements() for v in one.encoder.blocks[0].weights)
+    assert two.count_params() == one.count_params() + block
+
+
+def test_no_projection_where_embeddings_are_as_wide_as_the_hidden_layers():
+    bert = models.build_pretraining_model(_small_config(embedding_size=10), seed=1)
+    assert bert.encoder.embedding_projection is None
+    outputs = bert(_small_features())
+    assert outputs.mlm_logits.shape == (3, 5, 53)
+
+
+def test_padding_does_not_change_real_positions():
+    model = models.build_pretraining_model(_small_config(), seed=1)
+    features = _ids(_small_features())
+    padded = {name: np.pad(value, [[0, 0], [0, 3]]) for name, value in features.items()}
+    padded["input_ids"][:, 7:] = 9
+    ours = model.encoder(**features).sequence_output
+    theirs = model.encoder(**padded).sequence_output[:, :7]
+    assert _largest_difference(ours, theirs.numpy()) < TOLERANCE
+
+
+def test_weights_follow_from_the_seed_and_differ_between_parts():
+    first, again, other = (
+        models.build_pretraining_model(_small_config(), seed=seed) for seed in (7, 7, 8)
+    )
+    for one, same in zip(first.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), same.numpy())
+    attention = first.encoder.blocks[0].attention
+    assert _largest_difference(attention.query.kernel, attention.key.kernel.numpy()) > 0
+    assert (
+        _largest_difference(
+            first.encoder.embeddings.word_embeddings,
+            other.encoder.embeddings.word_embeddings.numpy(),
+        )
+        > 0
+    )
+
+
+def test_dropout_draws_anew_for_each_layer_step_and_replica_and_only_then():
+    model = models.build_pretraining_model(
+        _small_config(hidden_dropout_rate=0.5, attention_dropout_rate=0.5), seed=1
+    )
+    features = _ids(_small_features())
+
+    def run(seed):
+        return model.encoder(**features, dropout_seed=seed).sequence_output.numpy()
+
+    first = run(tf.constant([1, 2]))
+    np.testing.assert_array_equal(first, run(tf.constant([1, 2])))
+    assert np.max(np.abs(first - run(tf.constant([1, 3])))) > 0.01
+    assert np.max(np.abs(first - run(None))) > 0.01
+    ones = tf.ones([400])
+    masks = [
+        layers.dropout(ones, 0.5, layers.fold_in(tf.constant([1, 2]), depth)).numpy()
+        for depth in range(3)
+    ]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        # Independent fair masks agree on half of 400 places, 10 to a deviation.
+        assert abs(np.sum(masks[one] == masks[other]) - 200) < 50
+
+
+def test_bfloat16_activations_stay_near_float32():
+    exact = models.build_pretraining_model(_small_config(), seed=1)
+    rounded = models.build_pretraining_model(_small_config(), 1, "bfloat16")
+    features = _small_features()
+    difference = _largest_difference(
+        rounded(features).mlm_logits, exact(features).mlm_logits.numpy()
+    )
+    assert 0 < difference < 0.02
+    assert {weight.dtype for weight in rounded.weights} == {tf.float32}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "millions"),
+    [("base", 11.683584), ("large", 17.683968), ("xlarge", 58.724864)],
+)
+def test_encoder_parameters_are_the_originals(recipe, millions):
+    sizes = config.load(f"configs/albert_{recipe}.py").model
+    model = models.build_pretraining_model(sizes, seed=1)
+    assert model.encoder.count_params() == millions * 1e6

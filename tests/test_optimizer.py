@@ -1,0 +1,223 @@
+"""LAMB, AdamW and clipping equal the original's, and TensorFlow Addons' LAMB."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf import config, losses, models, optimizer, train_loop
+from tests import golden
+
+
+def _adam(name: str, rate: float, patterns, bias_correction=False):
+    optimizer_class = {"lamb": optimizer.Lamb, "adamw": optimizer.AdamW}[name]
+    return optimizer_class(
+        learning_rate=rate,
+        weight_decay_rate=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        bias_correction=bias_correction,
+        exclude_patterns=patterns,
+    )
+
+
+def _named(arrays, prefix: str) -> dict[str, np.ndarray]:
+    return {
+        k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)
+    }
+
+
+# The learning rate of opt_lamb is not in its `hp`; its first update gives 0.00176.
+@pytest.mark.parametrize(("name", "rate"), [("lamb", 0.00176), ("adamw", 0.001)])
+def test_ten_updates_equal_the_original(name, rate):
+    arrays = golden.load(f"opt_{name}")
+    variables = [
+        tf.Variable(value, name=key) for key, value in _named(arrays, "init/").items()
+    ]
+    gradients = _named(arrays, "grad/")
+    expected = _named(arrays, "traj/")
+    patterns = ("LayerNorm", "bias")  # the third of the original matches nothing here
+    adam = _adam(name, rate, patterns)
+    adam.build(variables)
+    for step in range(10):
+        adam.apply_gradients(
+            (tf.constant(gradients[v.name[:-2]][step]), v) for v in variables
+        )
+        for v in variables:
+            difference = np.abs(v.numpy() - expected[v.name[:-2]][step + 1])
+            assert difference.max() < 1e-6, (step, v.name)
+    slots = _named(arrays, "slot/")
+    for v, m, second in zip(
+        variables, adam._first_moments, adam._second_moments, strict=True
+    ):
+        np.testing.assert_allclose(m, slots[f"{v.name[:-2]}/adam_m"], atol=1e-7)
+        np.testing.assert_allclose(second, slots[f"{v.name[:-2]}/adam_v"], atol=1e-7)
+
+
+def test_forty_steps_with_clipping_and_schedule_equal_the_original():
+    arrays = golden.load("create_optimizer_lamb_40")
+    kernel = tf.Variable(arrays["kernel"][0], name="kernel")
+    bias = tf.Variable(arrays["bias"][0], name="bias")
+    settings = config.OptimizerConfig(warmup_steps=8, exclude_patterns=("bias",))
+    adam = optimizer.create(settings, num_steps=40)
+    adam.build([kernel, bias])
+    for step in range(40):
+        with tf.GradientTape() as tape:
+            error = arrays["x"] @ kernel + bias - arrays["y"]
+            loss = tf.reduce_sum(error**2)
+        assert abs(float(loss) / arrays["loss"][step] - 1.0) < 1e-6
+        gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, [kernel, bias]), 1.0)
+        adam.apply_gradients(zip(gradients, [kernel, bias], strict=True))
+        assert abs(float(adam.learning_rate) - arrays["lr"][step]) < 1e-9
+        assert np.abs(kernel.numpy() - arrays["kernel"][step + 1]).max() < 1e-6
+        assert np.abs(bias.numpy() - arrays["bias"][step + 1]).max() < 1e-6
+
+
+class _Run:
+    """The first model of the goldens, ready to train as the original did."""
+
+    def __init__(self, name: str):
+        arrays = golden.load("model_g1")
+        self.expected = golden.load(f"train_g1_{name}")
+        hp = json.loads(str(self.expected["hp"]))
+        self.model = models.build_pretraining_model(golden.model_config(arrays), seed=1)
+        golden.assign(self.model, golden.variables(arrays, "var/"))
+        self.settings = config.OptimizerConfig(
+            name=name, learning_rate=hp["lr"], warmup_steps=hp["warmup"]
+        )
+        self.adam = optimizer.create(self.settings, hp["steps"])
+        self.adam.build(self.model.trainable_variables)
+        self.features = golden.features(arrays)
+
+    def largest_difference(self, values) -> float:
+        return max(
+            float(np.abs(variable.numpy() - values[variable.name]).max())
+            for variable in self.model.trainable_variables
+        )
+
+
+def _plain_step(run: _Run, norm_of_slices: bool):
+    """The train step spelt out, with the true global norm or the original's."""
+    model, adam = run.model, run.adam
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            outputs = model(run.features)
+            sums = train_loop.batch_sums(outputs, run.features, tf.ones([4]))
+            mlm_loss = sums["mlm_loss"] / (sums["mlm_weight"] + losses.WEIGHT_EPSILON)
+            pair_loss = sums["pair_loss"] / 4.0
+            loss = mlm_loss + pair_loss
+        gradients = tape.gradient(loss, model.trainable_variables)
+        dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        norm = tf.linalg.global_norm(gradients if norm_of_slices else dense)
+        clipped, _ = tf.clip_by_global_norm(dense, 1.0, use_norm=norm)
+        adam.apply_gradients(zip(clipped, model.trainable_variables, strict=True))
+        return mlm_loss, pair_loss
+
+    return step
+
+
+@pytest.mark.parametrize("name", ["lamb", "adamw"])
+def test_thirty_training_steps_equal_the_original(name):
+    # The original takes the norm of the embedding gradient's slices, in which a row
+    # that occurs twice counts as two: 2.3617 for 2.3633 on this batch.
+    run = _Run(name)
+    step = _plain_step(run, norm_of_slices=True)
+    for number in range(30):
+        found = np.array([float(loss) for loss in step()])
+        assert np.abs(found - run.expected["losses"][number]).max() < 5e-6, number
+        if number + 1 in (1, 5, 30):
+            values = golden.variables(run.expected, f"step{number + 1}/")
+            assert run.largest_difference(values) < 1e-5, number
+
+
+@pytest.mark.parametrize("name", ["lamb", "adamw"])
+def test_the_train_step_clips_by_the_true_global_norm(name):
+    run, plain = _Run(name), _Run(name)
+    plain_step = _plain_step(plain, norm_of_slices=False)
+    loop = train_loop.make_train_loop(
+        tf.distribute.get_strategy(),
+        train_loop.make_train_step(
+            run.model,
+            run.adam,
+            config.TrainConfig(batch_size=4),
+            run.settings.clip_norm,
+        ),
+    )
+    batches = iter(tf.data.Dataset.from_tensors(run.features).repeat())
+    for number in range(30):
+        sums = {k: float(v) for k, v in loop(batches, tf.constant(1)).items()}
+        if number == 0:
+            norm = golden.load("model_g1")["out/global_grad_norm"]
+            assert abs(sums["gradient_norm"] - norm) < 1e-5
+        mlm_loss, pair_loss = (float(loss) for loss in plain_step())
+        found = train_loop.metrics(sums)
+        assert abs(found["mlm_loss"] - mlm_loss) < 1e-5
+        assert abs(found["sentence_order_loss"] - pair_loss) < 1e-5
+    values = {v.name: v.numpy() for v in plain.model.trainable_variables}
+    assert run.largest_difference(values) < 1e-5
+    # So near the original that the other norm is all that lies between.
+    original = golden.variables(run.expected, "step30/")
+    assert 1e-5 < run.largest_difference(original) < 1e-3
+
+
+def test_lamb_with_bias_correction_equals_tensorflow_addons():
+    if sys.version_info >= (3, 12):
+        pytest.skip("tensorflow-addons has no wheels for Python 3.12 and later")
+    # Addons imports parts of Keras 2 by names that Keras 3 no longer has.
+    aliases = {
+        "keras.src.engine": tf_keras.src.engine,
+        "keras.src.engine.keras_tensor": tf_keras.src.engine.keras_tensor,
+    }
+    before = {name: sys.modules.get(name) for name in aliases}
+    sys.modules.update(aliases)
+    try:
+        import tensorflow_addons.optimizers as addons
+    finally:
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+    rng = np.random.default_rng(3)
+    initial = {"kernel": rng.normal(size=(5, 3)), "bias": rng.normal(size=3)}
+    ours = [tf.Variable(v, name=k, dtype=tf.float32) for k, v in initial.items()]
+    theirs = [tf.Variable(v, name=k, dtype=tf.float32) for k, v in initial.items()]
+    adam = _adam("lamb", 0.01, ("bias",), bias_correction=True)
+    oracle = addons.LAMB(
+        learning_rate=0.01,
+        weight_decay_rate=0.01,
+        exclude_from_weight_decay=["bias"],
+        exclude_from_layer_adaptation=["bias"],
+    )
+    adam.build(ours)
+    for _ in range(20):
+        gradients = [tf.constant(rng.normal(size=v.shape), tf.float32) for v in ours]
+        adam.apply_gradients(zip(gradients, ours, strict=True))
+        oracle.apply_gradients(zip(gradients, theirs, strict=True))
+        for mine, other in zip(ours, theirs, strict=True):
+            assert np.abs(mine.numpy() - other.numpy()).max() < 1e-6
+
+
+def test_a_pattern_that_matches_nothing_is_an_error():
+    adam = _adam("lamb", 0.01, ("bias", "layernorm"))
+    with pytest.raises(ValueError, match="'layernorm' matches none of 1"):
+        adam.build([tf.Variable([1.0], name="bias")])
+
+
+def test_only_matrices_are_decayed_in_the_model():
+    model = models.build_pretraining_model(
+        config.ModelConfig(
+            vocab_size=11, embedding_size=4, hidden_size=6, num_layers=1, num_heads=2
+        ),
+        seed=1,
+    )
+    adam = optimizer.create(config.OptimizerConfig(), 4000)
+    adam.build(model.trainable_variables)
+    decayed = [v for v in model.trainable_variables if not adam.is_excluded(v)]
+    assert {v.shape.rank for v in decayed} == {2}
+    excluded = [v for v in model.trainable_variables if adam.is_excluded(v)]
+    assert {v.shape.rank for v in excluded} == {1}

@@ -1,0 +1,130 @@
+"""The run as a whole: it learns, resumes exactly, evaluates, and refuses bad input."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import input_pipeline, pretrain, run_log, schema
+from tests import small_run
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return small_run.write_records(tmp_path_factory.mktemp("small"))
+
+
+def _weights(model_dir) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(model_dir)))
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if name.endswith("VARIABLE_VALUE")
+    }
+
+
+def _train(data_dir, model_dir, *overrides):
+    config = small_run.small_config(*overrides)
+    return pretrain.train(config, str(data_dir), str(model_dir))
+
+
+def test_the_loss_falls_and_everything_is_written(data_dir, tmp_path):
+    held_out = _train(data_dir, tmp_path, "train.num_steps=60")
+    rows = run_log.read_metrics(str(tmp_path))
+    train = [row for row in rows if row["split"] == "train"]
+    heldout = [row for row in rows if row["split"] == "heldout"]
+    assert [row["step"] for row in heldout] == [0, *range(6, 61, 6)]
+    assert heldout[-1]["mlm_loss"] < heldout[0]["mlm_loss"] - 1.0
+    assert {k: heldout[-1][k] for k in held_out} == held_out
+    assert train[-1]["learning_rate"] < train[3]["learning_rate"]
+    assert all(row["gradient_norm"] > 0 for row in train)
+    assert json.loads((tmp_path / schema.CONFIG_FILE).read_text())["train"]["seed"] == 1
+    assert (tmp_path / schema.VOCAB_FILE).read_bytes() == small_run.VOCAB.read_bytes()
+    assert list((tmp_path / "summaries" / "train").glob("events*"))
+    assert tf.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-60")
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_resumed_run_equals_one_that_was_not_interrupted(data_dir, tmp_path, dropout):
+    rates = [
+        f"model.hidden_dropout_rate={dropout}",
+        f"model.attention_dropout_rate={dropout}",
+    ]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    _train(data_dir, whole, *rates)
+    _train(data_dir, stopped, *rates)
+    # As if it had been killed after the checkpoint of step 6.
+    for file in stopped.glob("model.ckpt-12*"):
+        file.unlink()
+    tf.compat.v1.train.update_checkpoint_state(
+        str(stopped), str(stopped / "model.ckpt-6")
+    )
+    _train(data_dir, stopped, *rates)
+    expected, found = _weights(whole), _weights(stopped)
+    assert expected.keys() == found.keys() and len(expected) > 90
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, found[name], err_msg=name)
+    steps = [row["step"] for row in run_log.read_metrics(str(stopped))]
+    assert steps == [row["step"] for row in run_log.read_metrics(str(whole))]
+
+
+def test_accumulation_equals_one_large_batch(data_dir, tmp_path):
+    _train(data_dir, tmp_path / "one", "train.num_steps=6")
+    _train(
+        data_dir, tmp_path / "four", "train.num_steps=6", "train.accumulation_steps=4"
+    )
+    one, four = _weights(tmp_path / "one"), _weights(tmp_path / "four")
+    for name, value in one.items():
+        assert np.abs(value - four[name]).max() < 1e-5, name
+
+
+def test_another_seed_gives_another_run(data_dir, tmp_path):
+    _train(data_dir, tmp_path / "1", "train.num_steps=6")
+    _train(data_dir, tmp_path / "2", "train.num_steps=6", "train.seed=2")
+    one, two = _weights(tmp_path / "1"), _weights(tmp_path / "2")
+    assert any(np.any(value != two[name]) for name, value in one.items())
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(data_dir, tmp_path):
+    with pytest.raises(FloatingPointError, match=r"at step 4; .*model.ckpt-0"):
+        _train(data_dir, tmp_path, "optimizer.learning_rate=1e30")
+
+
+def test_a_folder_of_another_model_is_refused(data_dir, tmp_path):
+    _train(data_dir, tmp_path, "train.num_steps=6")
+    with pytest.raises(ValueError, match="model.num_layers was 2 and is 3"):
+        _train(data_dir, tmp_path, "model.num_layers=3")
+
+
+def test_a_damaged_checkpoint_is_named(data_dir, tmp_path):
+    _train(data_dir, tmp_path, "train.num_steps=6")
+    data = tmp_path / "model.ckpt-6.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"model.ckpt-6 cannot be restored"):
+        _train(data_dir, tmp_path)
+
+
+def test_an_unwritable_model_dir_is_one_clear_error(data_dir, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="--model_dir must be a folder that can be"):
+        _train(data_dir, tmp_path / "file" / "run")
+
+
+def test_a_flipped_bit_in_a_shard_is_named(data_dir, tmp_path, capsys):
+    copy = tmp_path / "records"
+    shutil.copytree(data_dir, copy)
+    manifest = input_pipeline.read_manifest(str(copy))
+    shard = copy / manifest.splits[schema.TRAIN].shards[0].name
+    data = bytearray(shard.read_bytes())
+    data[200] ^= 4
+    shard.write_bytes(data)
+    with pytest.raises(ValueError, match=f"{shard.name} is damaged"):
+        _train(copy, tmp_path / "run")
+
+
+def test_without_held_out_records_training_goes_on(tmp_path):
+    records = small_run.write_records(tmp_path, "data.heldout_rate=0.0")
+    held_out = _train(records, tmp_path / "run", "data.heldout_rate=0.0")
+    assert held_out == {}
