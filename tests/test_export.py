@@ -1,0 +1,185 @@
+"""The SavedModel answers as the model did, in a process that knows nothing of us."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import export, predict, pretrain, tokenization
+from tests import binaries, small_run
+
+TEXTS = [
+    "The river runs [MASK] a small lake, and number 3 is [MASK].",
+    "His brother lies [MASK].",
+]
+
+# Loads and asks in a fresh process; nothing of this project is imported there.
+_FRESH = """
+import sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+model = tf.saved_model.load(sys.argv[1])
+asked = np.load(sys.argv[2])
+texts = tf.constant([str(text) for text in asked["texts"]])
+found = {}
+for name, inputs in {
+    "encode": {"text": texts},
+    "fill_mask": {"text": texts, "top_k": tf.constant(4)},
+    "sentence_order": {"first": texts, "second": texts[::-1]},
+}.items():
+    for key, value in model.signatures[name](**inputs).items():
+        value = value.numpy()
+        found[f"{name}/{key}"] = value.astype("S") if value.dtype == object else value
+np.savez(sys.argv[3], **found)
+assert not any(name.startswith("albert_tf") for name in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    records = small_run.write_records(folder)
+    pretrain.train(small_run.small_config(), str(records), str(folder / "run"))
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def saved_model(model_dir):
+    path = model_dir.parent / "saved_model"
+    binaries.run(export, f"--model_dir={model_dir}", f"--output_dir={path}")
+    return path
+
+
+def test_a_fresh_process_gives_bitwise_the_same_outputs(
+    model_dir, saved_model, tmp_path
+):
+    module, _ = export.load_serving(str(model_dir))
+    texts = tf.constant(TEXTS)
+    expected = {
+        "encode": module.encode(texts),
+        "fill_mask": module.fill_mask(texts, tf.constant(4)),
+        "sentence_order": module.sentence_order(texts, texts[::-1]),
+    }
+    np.savez(tmp_path / "asked.npz", texts=np.array(TEXTS))
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            _FRESH,
+            saved_model,
+            tmp_path / "asked.npz",
+            tmp_path / "found.npz",
+        ],
+        check=True,
+        cwd=tmp_path,
+    )
+    found = np.load(tmp_path / "found.npz", allow_pickle=False)
+    names = {f"{name}/{key}" for name in expected for key in expected[name]}
+    assert names == set(found.files)
+    for name in names:
+        signature, key = name.split("/")
+        value = expected[signature][key].numpy()
+        if value.dtype == object:
+            value = value.astype("S")
+        np.testing.assert_array_equal(value, found[name], err_msg=name)
+
+
+def test_encode_follows_the_tokenizer_and_the_mask(model_dir):
+    module, _ = export.load_serving(str(model_dir))
+    tokenizer = tokenization.Tokenizer.from_file(str(model_dir / "vocab.model"))
+    outputs = module.encode(tf.constant(TEXTS))
+    for row, text in enumerate(TEXTS):
+        ids = [tokenizer.cls_id, *tokenizer.encode_with_masks(text), tokenizer.sep_id]
+        ids = [*ids[:23], tokenizer.sep_id] if len(ids) > 24 else ids
+        assert outputs["input_ids"][row].numpy().tolist()[: len(ids)] == ids
+        assert int(tf.reduce_sum(outputs["input_mask"][row])) == len(ids)
+    alone = module.encode(tf.constant(TEXTS[1:]))["pooled_output"][0]
+    batched = outputs["pooled_output"][1]
+    np.testing.assert_allclose(alone, batched, atol=1e-6)
+
+
+def test_fill_mask_gives_the_best_pieces_for_each_mask(model_dir):
+    module, _ = export.load_serving(str(model_dir))
+    found = {
+        k: v.numpy() for k, v in module.fill_mask(tf.constant(TEXTS), 4000).items()
+    }
+    assert found["text_index"].tolist() == [0, 0, 1]
+    np.testing.assert_allclose(found["probability"].sum(1), 1.0, atol=1e-5)
+    assert np.all(np.diff(found["probability"], axis=1) <= 0)
+    vocabulary = [piece.decode() for piece in found["token"][0]]
+    assert len(set(vocabulary)) == 4000
+
+
+def test_sentence_order_cuts_long_pairs_and_depends_on_the_order(model_dir):
+    module, _ = export.load_serving(str(model_dir))
+    long, short = "the river " * 40, "a lake"
+    found = module.sentence_order(
+        tf.constant([long, short]), tf.constant([short, long])
+    )
+    assert found["probability"].shape == [2]
+    assert found["probability"][0] != found["probability"][1]
+    inputs = module._pack([module.tokenizer([long]), module.tokenizer([short])])
+    assert inputs["input_ids"].shape == [1, 24]
+    kept = len(
+        tokenization.Tokenizer.from_file(str(model_dir / "vocab.model")).encode(short)
+    )
+    assert int(tf.reduce_sum(inputs["segment_ids"])) == kept + 1
+
+
+def test_predict_prints_readable_answers(saved_model, capsys):
+    binaries.run(predict, f"--saved_model={saved_model}", "--top_k=2", TEXTS[1])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == TEXTS[1]
+    assert lines[1].startswith("  -> His brother lies ")
+    assert "[MASK]" not in lines[1]
+    assert len(lines[2].split(", ")) == 2
+    binaries.run(
+        predict, f"--saved_model={saved_model}", "--signature=sentence_order", "a", "b"
+    )
+    assert "in this order with probability 0." in capsys.readouterr().out
+    binaries.run(
+        predict, f"--saved_model={saved_model}", "--signature=encode", "--json", "a b"
+    )
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["pooled_output"]) == 12 and answer["num_tokens"] > 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no mask here"], "each text must hold [MASK]"),
+        (["long " * 30 + "[MASK]"], "1 [MASK] lie beyond its end"),
+        (["--signature=sentence_order", "alone"], "takes texts by two"),
+    ],
+)
+def test_predict_refuses_what_it_cannot_answer(saved_model, capsys, arguments, message):
+    error = binaries.error_of(
+        capsys, predict, f"--saved_model={saved_model}", *arguments
+    )
+    assert message in error
+
+
+def test_folders_without_model_are_refused(model_dir, saved_model, tmp_path, capsys):
+    error = binaries.error_of(capsys, predict, f"--saved_model={tmp_path}", "[MASK]")
+    assert "holds none" in error
+    error = binaries.error_of(
+        capsys, export, f"--model_dir={tmp_path}", f"--output_dir={tmp_path / 'new'}"
+    )
+    assert "must be a folder that albert_tf.pretrain wrote" in error
+    error = binaries.error_of(
+        capsys, export, f"--model_dir={model_dir}", f"--output_dir={saved_model}"
+    )
+    assert "must be new or empty" in error
+    (tmp_path / "file").write_text("")
+    error = binaries.error_of(
+        capsys,
+        export,
+        f"--model_dir={model_dir}",
+        f"--output_dir={tmp_path / 'file' / 'x'}",
+    )
+    assert "must be a folder that can be written" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
