@@ -50,8 +50,10 @@ class MaskedLmHead(layers.Layer):
         hidden = tf.cast(gathered, self.activation_dtype)
         hidden = self.layer_norm(layers.gelu(self.transform(hidden)))  # [B, P, E]
         table = tf.cast(word_embeddings, hidden.dtype)
-        logits = tf.einsum("bpe,ve->bpv", hidden, table)
-        return tf.cast(logits, tf.float32) + self.output_bias
+        rows = tf.reshape(hidden, [-1, hidden.shape[-1]])  # [B * P, E]
+        logits = tf.cast(tf.matmul(rows, table, transpose_b=True), tf.float32)
+        shape = tf.concat([tf.shape(positions), [self.vocab_size]], axis=0)
+        return tf.reshape(logits + self.output_bias, shape)  # [B, P, V]
 
 
 class SentencePairHead(layers.Layer):

@@ -104,8 +104,14 @@ class Dense(Layer):
     def call(self, inputs):
         """Maps float [..., inputs] to [..., units] of the same dtype."""
         dtype = inputs.dtype
-        return tf.nn.bias_add(
-            tf.matmul(inputs, tf.cast(self.kernel, dtype)), tf.cast(self.bias, dtype)
+        # One product of matrices: over a batch of them the kernel's gradient would be
+        # made once a sequence and then summed.
+        rows = tf.reshape(inputs, [-1, inputs.shape[-1]])  # [all but the last, inputs]
+        rows = tf.matmul(rows, tf.cast(self.kernel, dtype))
+        rows = tf.nn.bias_add(rows, tf.cast(self.bias, dtype))
+        shape = tf.concat([tf.shape(inputs)[:-1], [self.units]], axis=0)
+        return tf.ensure_shape(
+            tf.reshape(rows, shape), [*inputs.shape[:-1], self.units]
         )
 
 

@@ -91,13 +91,23 @@ class AdamW(tf_keras.optimizers.Optimizer):
                     "each of optimizer.exclude_patterns must match a variable; "
                     f"{pattern!r} matches none of {len(var_list)}"
                 )
-        excluded = sum(self.is_excluded(variable) for variable in var_list)
+        self._log_counts(var_list)
+
+    def _log_counts(self, var_list):
+        excluded = sum(
+            variable.shape.num_elements()
+            for variable in var_list
+            if self.is_excluded(variable)
+        )
+        total = sum(variable.shape.num_elements() for variable in var_list)
+        unadapted = excluded if isinstance(self, Lamb) else total
         logging.info(
-            "%s: %d variables are decayed%s, %d are neither",
+            "%s: of %d parameters %d are decayed, %d are not, %d have no trust ratio",
             self.name,
-            len(var_list) - excluded,
-            " and adapted" if isinstance(self, Lamb) else "",
+            total,
+            total - excluded,
             excluded,
+            unadapted,
         )
 
     def get_config(self):

@@ -3,10 +3,9 @@
 python -m albert_tf.pretrain --config=configs/albert_base.py \
     --data_dir=RECORDS --model_dir=RUN
 
-The paper's run: batch 4096, 125,000 steps on TPU v3. Every default of
-`albert_tf.config` is the paper's value; only what makes this size stands here. The
-cap of 20 predictions is the original's: it masks 4.6% of a 512-token sequence, not
-15%.
+The paper's run: batch 4096, 125,000 steps on TPU v3. Model, optimizer and run default
+to the paper's values; only what makes this size stands here. The cap of 20 predictions
+is the original's: it masks 4.6% of a 512-token sequence, not 15%.
 """
 
 from albert_tf import config

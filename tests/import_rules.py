@@ -26,7 +26,7 @@ ALBERT_TF = (
     ("3a", "heads"),
     ("3b", "models"),
     ("4a", "checkpoint", "run_log"),
-    ("4b", "train_loop"),
+    ("4b", "train_loop", "tasks/", "interchange/"),
     ("4c", "serving"),
     ("5", "pretrain", "export", "predict", "report", "demo"),
 )

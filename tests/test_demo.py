@@ -1,0 +1,134 @@
+"""The demonstration, with a model that is too small to learn much."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert_tf import config, demo
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SMALL = (
+    "model.vocab_size=600",
+    "model.hidden_size=16",
+    "model.intermediate_size=32",
+    "model.num_layers=2",
+    "model.num_heads=2",
+    "data.dupe_factor=1",
+    "optimizer.warmup_steps=5",
+    "train.num_steps=60",
+    "train.steps_per_loop=5",
+    "train.save_every_steps=10",
+    "train.eval_every_steps=30",
+    "train.eval_batches=2",
+)
+
+
+def _command(output_dir):
+    return [
+        sys.executable,
+        "-m",
+        "albert_tf.demo",
+        f"--output_dir={output_dir}",
+        *(f"--set={setting}" for setting in SMALL),
+    ]
+
+
+def _wait_for(path, seconds=240):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_interrupted_and_called_again_it_goes_on_and_ends_with_report_and_summary(
+    tmp_path,
+):
+    output_dir = tmp_path / "demo"
+    first = subprocess.Popen(
+        _command(output_dir), cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE
+    )
+    try:
+        _wait_for(output_dir / "run" / "model.ckpt-10.index")
+    finally:
+        os.killpg(first.pid, signal.SIGINT)  # as Ctrl-C does
+        first.communicate()
+    assert first.returncode != 0
+    assert not (output_dir / "summary.json").exists()
+
+    second = subprocess.run(
+        _command(output_dir), cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    for stage in ("corpus", "vocabulary", "records"):
+        assert f"{stage}: done before" in second.stdout
+    assert "report: " in second.stdout.splitlines()[-1]
+    assert (output_dir / "report" / "index.html").exists()
+    summary = json.loads((output_dir / "summary.json").read_text())
+    assert summary["steps"] == 60
+    assert set(summary["seconds"]) == {
+        "corpus",
+        "vocabulary",
+        "records",
+        "pretraining",
+        "export",
+        "answers",
+    }
+    assert summary["documents"] > 1000 and summary["records"] > 1000
+    assert 2 < summary["heldout_unigram_entropy"] < 10
+    for moment in ("before", "after"):
+        assert set(summary[moment]) == {
+            "mlm_loss",
+            "mlm_accuracy",
+            "sentence_order_loss",
+            "sentence_order_accuracy",
+        }
+    assert summary["after"]["mlm_loss"] < summary["before"]["mlm_loss"]
+    assert [len(filled["answers"]) for filled in summary["filled_masks"]] == [5] * 3
+
+    started = time.monotonic()
+    third = subprocess.run(
+        _command(output_dir), cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert third.stdout.count("done before") == 6
+    assert time.monotonic() - started < 120
+
+
+def _stages(folder, marker):
+    output = folder / "output"
+    script = f"open({str(output)!r}, 'w').write({marker!r})"
+    return [demo.Stage("only", str(output), ("timeit", "-n1", "-r1", script))]
+
+
+def test_a_stage_runs_again_only_if_command_or_recipe_changed(tmp_path, capsys):
+    output = tmp_path / "output"
+    demo.run_stages(str(tmp_path), _stages(tmp_path, "one"), "recipe")
+    assert output.read_text() == "one"
+    output.write_text("kept")
+    demo.run_stages(str(tmp_path), _stages(tmp_path, "one"), "recipe")
+    assert output.read_text() == "kept"
+    demo.run_stages(str(tmp_path), _stages(tmp_path, "one"), "another recipe")
+    assert output.read_text() == "one"
+    demo.run_stages(str(tmp_path), _stages(tmp_path, "two"), "another recipe")
+    assert output.read_text() == "two"
+
+
+def test_a_stage_that_fails_stops_the_demonstration_and_is_named(tmp_path):
+    failing = demo.Stage("broken", str(tmp_path / "none"), ("no_such_module",))
+    with pytest.raises(ValueError, match="stage broken ended with code 1"):
+        demo.run_stages(str(tmp_path), [failing], "recipe")
+
+
+def test_the_recipe_fits_its_stages():
+    stages = demo.stages("out", "recipe.json", config.load("configs/demo.py"))
+    outputs = [stage.output for stage in stages]
+    assert len(set(outputs)) == len(stages)
+    for number, stage in enumerate(stages):
+        for argument in stage.command:
+            value = argument.partition("=")[2]
+            if value.startswith("out/"):  # made by an earlier stage, or by this one
+                assert value in outputs[: number + 1], argument
