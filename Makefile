@@ -13,9 +13,9 @@ DEMO_ARGS =
 PYTEST_ARGS =
 BENCH_ARGS =
 
-# TensorFlow's lines about CPU features and missing CUDA hide what matters; warnings
-# and errors stay. Anyone who wants them exports another level.
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+# TensorFlow's lines about CPU features and missing CUDA, some of them called errors,
+# hide what matters. Anyone who wants them exports another level.
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 PRODUCT = PYTHON='$(PYTHON)' .ci/make_venv $(VENV) requirements.txt
 DEVELOPMENT = $(PRODUCT) requirements-dev.txt

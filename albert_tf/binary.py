@@ -1,10 +1,29 @@
-"""What all binaries do alike: a user's mistake ends them with one line."""
+"""What all binaries do alike: they start, and a user's mistake ends them."""
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
+from absl import app, flags, logging
+
+
+def run(
+    main: Callable[[Sequence[str]], None], define_flags: Callable[[], None]
+) -> None:
+    """Defines the flags and runs `main` with what is left of the command line.
+
+    absl would show information lines, and with them TensorFlow's of every checkpoint,
+    across the progress line; --verbosity=0 brings them back.
+    """
+
+    def quiet_main(argv: Sequence[str]) -> None:
+        if flags.FLAGS["verbosity"].using_default_value:
+            logging.set_verbosity(logging.WARNING)
+        main(argv)
+
+    define_flags()
+    app.run(quiet_main)
 
 
 @contextlib.contextmanager

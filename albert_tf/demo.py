@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from albert_tf import binary, input_pipeline, run_log, schema
 from albert_tf import config as config_lib
@@ -295,5 +295,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

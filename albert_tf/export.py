@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from albert_tf import binary, checkpoint, models, schema, serving, tokenization
 from albert_tf import config as config_lib
@@ -92,5 +92,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

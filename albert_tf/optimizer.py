@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
-from absl import logging
 
 from albert_tf import config as config_lib
 from albert_tf import schedule
@@ -91,23 +90,19 @@ class AdamW(tf_keras.optimizers.Optimizer):
                     "each of optimizer.exclude_patterns must match a variable; "
                     f"{pattern!r} matches none of {len(var_list)}"
                 )
-        self._log_counts(var_list)
 
-    def _log_counts(self, var_list):
+    def describe(self, var_list) -> str:
+        """How many parameters are decayed and adapted, in a line."""
+        total = sum(variable.shape.num_elements() for variable in var_list)
         excluded = sum(
             variable.shape.num_elements()
             for variable in var_list
             if self.is_excluded(variable)
         )
-        total = sum(variable.shape.num_elements() for variable in var_list)
         unadapted = excluded if isinstance(self, Lamb) else total
-        logging.info(
-            "%s: of %d parameters %d are decayed, %d are not, %d have no trust ratio",
-            self.name,
-            total,
-            total - excluded,
-            excluded,
-            unadapted,
+        return (
+            f"{self.name}: of {total:,} parameters {total - excluded:,} are decayed, "
+            f"{excluded:,} are not, {unadapted:,} have no trust ratio"
         )
 
     def get_config(self):

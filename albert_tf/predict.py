@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizer's op)
-from absl import app, flags
+from absl import flags
 
 from albert_tf import binary
 
@@ -187,5 +187,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

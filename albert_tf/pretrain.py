@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from albert_tf import (
     binary,
@@ -82,6 +82,7 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
     checkpointer = checkpoint.Checkpointer(model_dir, model, adam, run.keep_checkpoints)
     step = first_step = checkpointer.restore_latest()
     log = run_log.RunLog(model_dir, first_step, run.num_steps)
+    log.say(adam.describe(model.trainable_variables))
 
     # ---- Step and evaluation ----
     loop = train_loop.make_train_loop(
@@ -248,5 +249,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

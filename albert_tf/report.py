@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import jinja2
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 from matplotlib import axes as axes_lib
 from matplotlib import figure as figure_lib
 from matplotlib import ticker
@@ -387,5 +387,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import tqdm
-from absl import app, flags
+from absl import flags
 
 from albert_tf import binary, schema, tokenization
 from albert_tf import config as config_lib
@@ -415,5 +415,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

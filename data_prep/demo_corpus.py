@@ -24,7 +24,7 @@ import warnings
 
 import sentencex
 import tqdm
-from absl import app, flags
+from absl import flags
 
 from albert_tf import binary
 
@@ -430,5 +430,4 @@ def main(
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

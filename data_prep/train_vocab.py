@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import sentencepiece
 import tensorflow as tf
-from absl import app, flags
+from absl import flags
 
 from albert_tf import binary, tokenization
 from data_prep import documents
@@ -253,5 +253,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    binary.run(main, define_flags)

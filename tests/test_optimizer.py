@@ -221,3 +221,8 @@ def test_only_matrices_are_decayed_in_the_model():
     assert {v.shape.rank for v in decayed} == {2}
     excluded = [v for v in model.trainable_variables if adam.is_excluded(v)]
     assert {v.shape.rank for v in excluded} == {1}
+    numbers = [sum(v.shape.num_elements() for v in vs) for vs in (decayed, excluded)]
+    assert adam.describe(model.trainable_variables) == (
+        f"lamb: of {sum(numbers):,} parameters {numbers[0]:,} are decayed, "
+        f"{numbers[1]:,} are not, {numbers[1]:,} have no trust ratio"
+    )
