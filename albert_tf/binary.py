@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
-from absl import app, flags, logging
+from absl import app, logging
 
 
 def run(
@@ -16,14 +16,9 @@ def run(
     absl would show information lines, and with them TensorFlow's of every checkpoint,
     across the progress line; --verbosity=0 brings them back.
     """
-
-    def quiet_main(argv: Sequence[str]) -> None:
-        if flags.FLAGS["verbosity"].using_default_value:
-            logging.set_verbosity(logging.WARNING)
-        main(argv)
-
     define_flags()
-    app.run(quiet_main)
+    logging.set_verbosity(logging.WARNING)
+    app.run(main)
 
 
 @contextlib.contextmanager

@@ -26,9 +26,9 @@ from albert_tf import binary, input_pipeline, run_log, schema
 from albert_tf import config as config_lib
 
 MASKED_TEXTS = (
-    "Returns the [MASK] of the elements along the given axis.",
-    "The default [MASK] is None.",
-    "Raises a ValueError if the [MASK] is not valid.",
+    "The default value is [MASK].",
+    "Returns a [MASK] with the same type as the input.",
+    "Returns True if the object is a [MASK], False otherwise.",
 )
 _STAGES_FILE = "stages.json"
 

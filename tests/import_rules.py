@@ -113,12 +113,7 @@ def row_of(path: str) -> Row | None:
 
 
 def may_define_flags(path: str) -> bool:
-    """Whether the file is one of the binaries, or `binary`, which starts them.
-
-    The binaries are a table's last row.
-    """
-    if path == "albert_tf/binary.py":
-        return True
+    """Whether the file is one of the binaries, which are a table's last row."""
     package = path.split("/")[0]
     row = row_of(path) if package in TABLES else None
     return row is not None and row.rank == len(TABLES[package]) - 1
