@@ -28,7 +28,7 @@ from albert_tf import config as config_lib
 MASKED_TEXTS = (
     "The default value is [MASK].",
     "Returns a [MASK] with the same type as the input.",
-    "Returns True if the object is a [MASK], False otherwise.",
+    "A Python [MASK] that contains the names.",
 )
 _STAGES_FILE = "stages.json"
 
