@@ -202,3 +202,15 @@ def test_equal_generators_give_equal_masks():
     assert np.array_equal(first.input_ids, second.input_ids)
     assert np.array_equal(first.positions, second.positions)
     assert not np.array_equal(first.positions, other.positions)
+
+
+def test_a_span_stays_in_its_segment():
+    rng = np.random.default_rng(11)
+    starts = [1, 2, 3, 5, 6, 7, 8, 9]  # three words, [SEP] at 4, four words
+    crossing_lengths = 0
+    for _ in range(300):
+        spans, _ = masking._choose_spans(starts, 3, 4, 3, rng)
+        for word, n in spans:
+            assert word + n <= 3 or word >= 3, (word, n)
+            crossing_lengths += n > 1
+    assert crossing_lengths > 100  # there were spans that could have crossed
