@@ -68,6 +68,13 @@ def check_manifest(
                 f"the {what} of the records in {data_dir} is {theirs}, but {key} makes "
                 f"it {ours}; make the records anew or pass --set {key}={theirs}"
             )
+    lower_case = manifest.data["lower_case"]
+    if lower_case != config.data.lower_case:
+        raise ValueError(
+            f"data.lower_case was {lower_case} for the records in {data_dir} and is "
+            f"{config.data.lower_case}; make the records anew or pass --set "
+            f"data.lower_case={lower_case}"
+        )
     for split in manifest.splits.values():
         for shard in split.shards:
             path = os.path.join(data_dir, shard.name)

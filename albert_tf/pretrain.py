@@ -7,6 +7,7 @@ The same command goes on where a run was interrupted.
 """
 
 import contextlib
+import hashlib
 import math
 import os
 import time
@@ -81,6 +82,11 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
     # ---- Restore ----
     checkpointer = checkpoint.Checkpointer(model_dir, model, adam, run.keep_checkpoints)
     step = first_step = checkpointer.restore_latest()
+    if first_step > run.num_steps:
+        raise ValueError(
+            f"train.num_steps must not lie before the checkpoint's step {first_step}; "
+            f"received {run.num_steps}. Give more steps or another --model_dir"
+        )
     log = run_log.RunLog(model_dir, first_step, run.num_steps)
     log.say(adam.describe(model.trainable_variables))
 
@@ -99,6 +105,8 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
         if step == 0:
             checkpointer.save()
             held_out = _record_held_out(evaluate, log, step, manifest)
+        elif step == run.num_steps and evaluate:
+            held_out = evaluate()  # nothing is left to train
         while step < run.num_steps:
             started = time.monotonic()
             num_steps = _steps_to_next_stop(step, run)
@@ -127,7 +135,7 @@ def prepare_model_dir(
     Raises:
       ValueError: it holds a run of another model or vocabulary, or cannot be written.
     """
-    vocab = os.path.join(data_dir, schema.VOCAB_FILE)
+    vocab = _read_vocab(data_dir, manifest)
     config_path = os.path.join(model_dir, schema.CONFIG_FILE)
     if tf.io.gfile.exists(config_path):
         with tf.io.gfile.GFile(config_path) as file:
@@ -139,16 +147,43 @@ def prepare_model_dir(
                     f"{_differences(before, config, section)}. Give another "
                     "--model_dir, or the settings of that run"
                 )
+    vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)
+    if tf.io.gfile.exists(vocab_path):
+        with tf.io.gfile.GFile(vocab_path, "rb") as file:
+            if file.read() != vocab:
+                raise ValueError(
+                    f"{model_dir} holds a run with another vocabulary than that of the "
+                    f"records in {data_dir}. Give another --model_dir, or the records "
+                    "of that run"
+                )
     try:
         tf.io.gfile.makedirs(model_dir)
         with tf.io.gfile.GFile(config_path, "w") as file:
             file.write(config_lib.to_json(config))
-        target = os.path.join(model_dir, schema.VOCAB_FILE)
-        tf.io.gfile.copy(vocab, target, overwrite=True)
+        with tf.io.gfile.GFile(vocab_path, "wb") as file:
+            file.write(vocab)
     except tf.errors.OpError as error:
         raise ValueError(
             f"--model_dir must be a folder that can be written: {error.message}"
         ) from error
+
+
+def _read_vocab(data_dir: str, manifest: schema.Manifest) -> bytes:
+    path = os.path.join(data_dir, schema.VOCAB_FILE)
+    if not tf.io.gfile.exists(path):
+        raise ValueError(
+            f"records must lie beside their vocabulary; there is no {path}. Copy it "
+            "there, or make the records anew"
+        )
+    with tf.io.gfile.GFile(path, "rb") as file:
+        vocab = file.read()
+    if hashlib.sha256(vocab).hexdigest() != manifest.vocab_sha256:
+        raise ValueError(
+            f"{path} is not the vocabulary that the records were made with: its "
+            "sha256 is not that of the manifest. Put that one back, or make the "
+            "records anew"
+        )
+    return vocab
 
 
 def _differences(before, after, section: str) -> str:

@@ -120,6 +120,7 @@ def test_evaluation_reads_all_held_out_records_once_and_weighs_filling_zero(
         ("data.max_seq_length=20", "sequence length .* is 24, but .* makes it 20"),
         ("model.vocab_size=5000", "vocabulary size .* is 4000, but .* makes it 5000"),
         ("data.max_predictions_per_seq=2", "number of predictions .* is 4"),
+        ("data.lower_case=false", "lower_case was True for the records .* is False"),
     ],
 )
 def test_records_of_another_shape_are_refused(data_dir, manifest, override, message):

@@ -1,5 +1,6 @@
 """The run as a whole: it learns, resumes exactly, evaluates, and refuses bad input."""
 
+import hashlib
 import json
 import shutil
 
@@ -96,6 +97,33 @@ def test_a_folder_of_another_model_is_refused(data_dir, tmp_path):
     _train(data_dir, tmp_path, "train.num_steps=6")
     with pytest.raises(ValueError, match="model.num_layers was 2 and is 3"):
         _train(data_dir, tmp_path, "model.num_layers=3")
+
+
+def test_a_run_of_another_vocabulary_is_refused(data_dir, tmp_path):
+    _train(data_dir, tmp_path / "run", "train.num_steps=6")
+    copy = tmp_path / "records"
+    shutil.copytree(data_dir, copy)
+    (copy / schema.VOCAB_FILE).write_bytes(b"another")
+    with pytest.raises(ValueError, match="not the vocabulary that the records were"):
+        _train(copy, tmp_path / "run")
+    manifest = json.loads((copy / schema.MANIFEST_FILE).read_text())
+    manifest["vocab_sha256"] = hashlib.sha256(b"another").hexdigest()
+    (copy / schema.MANIFEST_FILE).write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="holds a run with another vocabulary"):
+        _train(copy, tmp_path / "run")
+    (copy / schema.VOCAB_FILE).unlink()
+    with pytest.raises(ValueError, match="must lie beside their vocabulary"):
+        _train(copy, tmp_path / "run")
+
+
+def test_a_finished_run_is_evaluated_and_a_longer_one_refused(data_dir, tmp_path):
+    first = _train(data_dir, tmp_path, "train.num_steps=6")
+    before = _weights(tmp_path)
+    assert _train(data_dir, tmp_path, "train.num_steps=6") == first
+    for name, value in _weights(tmp_path).items():
+        np.testing.assert_array_equal(value, before[name])
+    with pytest.raises(ValueError, match="before the checkpoint's step 6; received 5"):
+        _train(data_dir, tmp_path, "train.num_steps=5")
 
 
 def test_a_damaged_checkpoint_is_named(data_dir, tmp_path):
