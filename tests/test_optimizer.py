@@ -94,10 +94,18 @@ class _Run:
         self.features = golden.features(arrays)
 
     def largest_difference(self, values) -> float:
-        return max(
-            float(np.abs(variable.numpy() - values[variable.name]).max())
+        """Over all variables but the key's bias, and that one's held apart.
+
+        Softmax does not change with it, so its gradient is rounding noise, which Adam
+        scales up: it moves by what the order of additions gives, and moves nothing.
+        """
+        differences = {
+            variable.name: float(np.abs(variable.numpy() - values[variable.name]).max())
             for variable in self.model.trainable_variables
-        )
+        }
+        noise = differences.pop("albert/encoder/block_0/attention/key/bias:0")
+        assert noise < 1e-4
+        return max(differences.values())
 
 
 def _plain_step(run: _Run, norm_of_slices: bool):
@@ -133,7 +141,7 @@ def test_thirty_training_steps_equal_the_original(name):
         assert np.abs(found - run.expected["losses"][number]).max() < 5e-6, number
         if number + 1 in (1, 5, 30):
             values = golden.variables(run.expected, f"step{number + 1}/")
-            assert run.largest_difference(values) < 1e-5, number
+            assert run.largest_difference(values) < 3e-6, number
 
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
