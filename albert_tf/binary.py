@@ -26,10 +26,14 @@ def user_errors() -> Iterator[None]:
     """Ends the process with `error: …` on one line, exit code 1, no traceback.
 
     For what a user can mend: values, files, and what TensorFlow says of files. Any
-    other exception is a fault of the program and keeps its traceback.
+    other exception is a fault of the program and keeps its traceback. Ctrl-C ends it
+    with a line and the shell's code for that, 130.
     """
     try:
         yield
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on or begins anew", file=sys.stderr)
+        sys.exit(130)
     except (ValueError, FloatingPointError, OSError, tf.errors.OpError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1)

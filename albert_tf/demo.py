@@ -155,17 +155,26 @@ def run_stages(output_dir: str, to_do: Sequence[Stage], recipe: str) -> dict[str
                 file=sys.stderr,
                 flush=True,
             )
+            done[stage.name] = state
+            _write_json(
+                path, done
+            )  # a kill must not make a stage look like a stale one
             started = time.monotonic()
             try:
                 _run(stage)
                 state["done"] = True
             finally:
                 state["seconds"] += time.monotonic() - started
-                done[stage.name] = state
-                with open(path, "w", encoding="utf-8") as file:
-                    json.dump(done, file, indent=2)
+                _write_json(path, done)
         done[stage.name] = state
     return {stage.name: round(done[stage.name]["seconds"], 1) for stage in to_do}
+
+
+def _write_json(path: str, values: dict[str, Any]) -> None:
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(values, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+    os.replace(path + ".tmp", path)
 
 
 def _run(stage: Stage) -> None:
@@ -278,12 +287,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         to_do = stages(output_dir, recipe, config)
         seconds = run_stages(output_dir, to_do, config_lib.to_json(config))
         summary = summarize(output_dir, seconds)
-        text = json.dumps(summary, indent=2, ensure_ascii=False)
         for folder in (output_dir, os.path.join(output_dir, "run")):
-            with open(
-                os.path.join(folder, "summary.json"), "w", encoding="utf-8"
-            ) as file:
-                file.write(text + "\n")
+            _write_json(os.path.join(folder, "summary.json"), summary)
         run, report = (
             os.path.join(output_dir, "run"),
             os.path.join(output_dir, "report"),

@@ -117,19 +117,22 @@ def encodings(model, texts: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
+def _word(candidate: dict[str, Any]) -> str:
+    # A lone "▁" is a piece too: the begin of a word, and nothing else of it.
+    return candidate["token"].replace("▁", "") or "▁"
+
+
 def _filled_text(answer: dict[str, Any]) -> str:
     text = answer["text"]
     for candidates in answer["masks"]:
-        text = text.replace(MASK, candidates[0]["token"].replace("▁", ""), 1)
+        text = text.replace(MASK, _word(candidates[0]), 1)
     return text
 
 
 def _show_filled(answer: dict[str, Any]) -> str:
     lines = [answer["text"], f"  -> {_filled_text(answer)}"]
     for candidates in answer["masks"]:
-        shown = (
-            f"{c['token'].replace('▁', '')} {c['probability']:.3f}" for c in candidates
-        )
+        shown = (f"{_word(c)} {c['probability']:.3f}" for c in candidates)
         lines.append(f"     {', '.join(shown)}")
     return "\n".join(lines)
 

@@ -106,7 +106,8 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
             checkpointer.save()
             held_out = _record_held_out(evaluate, log, step, manifest)
         elif step == run.num_steps and evaluate:
-            held_out = evaluate()  # nothing is left to train
+            log.say(f"step {step} is the last one: nothing is left to train")
+            held_out = evaluate()
         while step < run.num_steps:
             started = time.monotonic()
             num_steps = _steps_to_next_stop(step, run)

@@ -2,8 +2,8 @@
 
 make demo
 
-2,800 steps of 64 sequences of 32 tokens, five minutes on two cores. How these settings
-were found: docs/decisions.md, "The demonstration's recipe".
+2,800 steps of 64 sequences of 32 tokens, five to seven minutes on two cores. How these
+settings were found: docs/decisions.md, "The demonstration's recipe".
 """
 
 from albert_tf import config
