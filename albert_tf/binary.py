@@ -4,7 +4,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-import tensorflow as tf
 from absl import app, logging
 
 
@@ -34,9 +33,16 @@ def user_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         print("\ninterrupted; the same command goes on or begins anew", file=sys.stderr)
         sys.exit(130)
-    except (ValueError, FloatingPointError, OSError, tf.errors.OpError) as error:
+    except _mendable() as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1)
+
+
+def _mendable() -> tuple[type[BaseException], ...]:
+    errors: tuple[type[BaseException], ...] = (ValueError, FloatingPointError, OSError)
+    # What did not import TensorFlow cannot raise its errors, and starts faster.
+    tensorflow = sys.modules.get("tensorflow")
+    return errors if tensorflow is None else (*errors, tensorflow.errors.OpError)
 
 
 def refuse_arguments(argv: Sequence[str]) -> None:

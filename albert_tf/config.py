@@ -22,6 +22,10 @@ def _require(condition: bool, rule: str, received: Any) -> None:
         raise ValueError(f"{rule}; received {received!r}")
 
 
+def _require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    _require(value in choices, f"{name} must be one of {', '.join(choices)}", value)
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """The encoder and its pre-training heads (ALBERT paper, section 3.1).
@@ -82,32 +86,113 @@ class ModelConfig:
             _require(value > 0.0, f"model.{name} must be above 0", value)
 
 
+INPUT_FORMATS = (
+    "text",
+    "lines",
+    "file",
+    "jsonl",
+    "wikiextractor",
+    "mediawiki",
+    "parquet",
+)
+INVALID_UTF8 = ("refuse", "replace")
+UNICODE_NORMALIZATIONS = ("none", "NFC", "NFKC")
 SENTENCE_SPLITTERS = ("line", "sentencex")
 
 
 @dataclasses.dataclass(frozen=True)
-class DataConfig:
-    """How raw text becomes records (ALBERT paper, sections 3.1 and 4.1).
+class TextConfig:
+    """How files become clean documents of sentences.
 
+    `input_format`: "text" has an empty line between documents, "lines" one document a
+    line, "file" one a file, "jsonl" one JSON object a line with the text in `field`,
+    "wikiextractor" that tool's `<doc>` elements, "mediawiki" an XML dump, "parquet" a
+    table with the text in column `field`. `near_duplicate_threshold` is the estimated
+    Jaccard similarity of 5-word shingles from which a document is dropped for an
+    earlier one; 0 keeps all. `contamination_ngram` is the number of words in a row
+    that a document must not share with the evaluation set, where one is given.
+    `keep_languages` are ISO 639-1 codes; none keeps all. `sentence_splitter` is "line"
+    for text that has one sentence a line, or "sentencex" to split each line with that
+    library, by the rules of `language`.
+    """
+
+    input_format: str = "text"
+    field: str = "text"
+    invalid_utf8: str = "refuse"
+    unicode_normalization: str = "none"
+    remove_control_characters: bool = True
+    min_document_characters: int = 0
+    drop_exact_duplicates: bool = False
+    near_duplicate_threshold: float = 0.0
+    contamination_ngram: int = 13
+    keep_languages: tuple[str, ...] = ()
+    sentence_splitter: str = "line"
+    language: str = "en"
+
+    def __post_init__(self):
+        for name, choices in (
+            ("input_format", INPUT_FORMATS),
+            ("invalid_utf8", INVALID_UTF8),
+            ("unicode_normalization", UNICODE_NORMALIZATIONS),
+            ("sentence_splitter", SENTENCE_SPLITTERS),
+        ):
+            _require_choice(f"text.{name}", getattr(self, name), choices)
+        _require(
+            self.min_document_characters >= 0,
+            "text.min_document_characters must not be negative",
+            self.min_document_characters,
+        )
+        _require(
+            self.contamination_ngram >= 1,
+            "text.contamination_ngram must be at least 1",
+            self.contamination_ngram,
+        )
+        _require(
+            self.near_duplicate_threshold == 0.0
+            or 0.5 <= self.near_duplicate_threshold <= 1.0,
+            "text.near_duplicate_threshold must be 0 (off) or lie in [0.5, 1]",
+            self.near_duplicate_threshold,
+        )
+
+
+PAIR_LOSSES = ("sop", "nsp", "none")
+MASKINGS = ("static", "dynamic")
+NGRAM_LAWS = ("shorter", "uniform", "longer")
+COMPRESSIONS = ("none", "gzip")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """How documents become records (ALBERT paper, sections 3.1 and 4.1).
+
+    `pair_loss` is "sop" (two consecutive segments, half of them swapped), "nsp" (half
+    of the second segments from another document) or "none" (one segment). `masking`
+    is "static" (masked once, for each of `dupe_factor` copies) or "dynamic" (the
+    trainer masks anew at each epoch). A masked span has up to `max_ngram` words;
+    `ngram_law` favours the "shorter" (p(n) ~ 1/n, the paper's), none ("uniform") or
+    the "longer" (p(n) ~ n). Without `whole_words` each token counts as a word.
     `max_predictions_per_seq` caps the masked tokens of a sequence; 0 means no cap
-    below `masked_lm_rate`. `sentence_splitter` is "line" for text that has one
-    sentence a line, or "sentencex" to split each line with that library, by the
-    rules of `language`. `heldout_rate` is the share of documents kept out of the
-    training records.
+    below `masked_lm_rate`. `heldout_rate` is the share of documents kept out of the
+    training records. There are at least `min_shards` training shards, and as many as
+    keep one at about `shard_megabytes` before `compression`.
     """
 
     seed: int = 12345
     lower_case: bool = True
-    language: str = "en"
-    sentence_splitter: str = "line"
+    pair_loss: str = "sop"
     max_seq_length: int = 512
     short_seq_rate: float = 0.1
+    masking: str = "static"
     masked_lm_rate: float = 0.15
     max_predictions_per_seq: int = 0
     max_ngram: int = 3
+    ngram_law: str = "shorter"
+    whole_words: bool = True
     dupe_factor: int = 10
     heldout_rate: float = 0.01
-    num_shards: int = 8
+    min_shards: int = 8
+    shard_megabytes: int = 128
+    compression: str = "none"
 
     def __post_init__(self):
         _require(
@@ -115,12 +200,19 @@ class DataConfig:
             "data.max_seq_length must lie between 8 and 65535",
             self.max_seq_length,
         )
-        for name in ("dupe_factor", "num_shards", "max_ngram"):
+        for name, choices in (
+            ("pair_loss", PAIR_LOSSES),
+            ("masking", MASKINGS),
+            ("ngram_law", NGRAM_LAWS),
+            ("compression", COMPRESSIONS),
+        ):
+            _require_choice(f"data.{name}", getattr(self, name), choices)
+        for name in ("dupe_factor", "min_shards", "shard_megabytes", "max_ngram"):
             value = getattr(self, name)
             _require(value >= 1, f"data.{name} must be at least 1", value)
         for name in ("seed", "max_predictions_per_seq"):
             value = getattr(self, name)
-            _require(value >= 0, f"data.{name} must not be negative", value)
+            _require(0 <= value < 1 << 63, f"data.{name} must lie in [0, 2**63)", value)
         for name in ("short_seq_rate", "heldout_rate"):
             value = getattr(self, name)
             _require(0.0 <= value <= 1.0, f"data.{name} must lie in [0, 1]", value)
@@ -128,11 +220,6 @@ class DataConfig:
             0.0 < self.masked_lm_rate < 1.0,
             "data.masked_lm_rate must lie in (0, 1)",
             self.masked_lm_rate,
-        )
-        _require(
-            self.sentence_splitter in SENTENCE_SPLITTERS,
-            f"data.sentence_splitter must be one of {', '.join(SENTENCE_SPLITTERS)}",
-            self.sentence_splitter,
         )
 
     @property
@@ -171,16 +258,8 @@ class OptimizerConfig:
     exclude_patterns: tuple[str, ...] = ("layer_norm", "bias")
 
     def __post_init__(self):
-        _require(
-            self.name in OPTIMIZERS,
-            f"optimizer.name must be one of {', '.join(OPTIMIZERS)}",
-            self.name,
-        )
-        _require(
-            self.decay_from in DECAY_STARTS,
-            f"optimizer.decay_from must be one of {', '.join(DECAY_STARTS)}",
-            self.decay_from,
-        )
+        _require_choice("optimizer.name", self.name, OPTIMIZERS)
+        _require_choice("optimizer.decay_from", self.decay_from, DECAY_STARTS)
         for name in ("learning_rate", "decay_power", "epsilon", "clip_norm"):
             value = getattr(self, name)
             _require(value > 0.0, f"optimizer.{name} must be above 0", value)
@@ -243,23 +322,16 @@ class TrainConfig:
             "train.batch_size must be a multiple of train.accumulation_steps",
             (self.batch_size, self.accumulation_steps),
         )
-        _require(
-            self.compute_dtype in COMPUTE_DTYPES,
-            f"train.compute_dtype must be one of {', '.join(COMPUTE_DTYPES)}",
-            self.compute_dtype,
-        )
-        _require(
-            self.jit_compile in JIT_COMPILE,
-            f"train.jit_compile must be one of {', '.join(JIT_COMPILE)}",
-            self.jit_compile,
-        )
+        _require_choice("train.compute_dtype", self.compute_dtype, COMPUTE_DTYPES)
+        _require_choice("train.jit_compile", self.jit_compile, JIT_COMPILE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A whole recipe: model, data, optimizer and run."""
+    """A whole recipe: model, text, data, optimizer and run."""
 
     model: ModelConfig = ModelConfig()
+    text: TextConfig = TextConfig()
     data: DataConfig = DataConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     train: TrainConfig = TrainConfig()
@@ -368,6 +440,7 @@ def from_dict(values: Mapping[str, Mapping[str, Any]]) -> Config:
 
 _SECTIONS: dict[str, Any] = {
     "model": ModelConfig,
+    "text": TextConfig,
     "data": DataConfig,
     "optimizer": OptimizerConfig,
     "train": TrainConfig,

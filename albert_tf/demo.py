@@ -247,13 +247,11 @@ def summarize(output_dir: str, seconds: dict[str, float]) -> dict[str, Any]:
 
 
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
-    names = (
-        "mlm_loss",
-        "mlm_accuracy",
-        "sentence_order_loss",
-        "sentence_order_accuracy",
-    )
-    return {name: row[name] for name in names}
+    return {
+        name: value
+        for name, value in row.items()
+        if name.endswith(("_loss", "_accuracy"))
+    }
 
 
 def _closing_lines(summary: dict[str, Any], report: str) -> str:

@@ -1,5 +1,6 @@
 """From record shards to batches: checks the manifest, then tf.data."""
 
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -8,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import config as config_lib
-from albert_tf import schema
+from albert_tf import masking, schema
 
 # Shards read at a time; more would only help where one file is slower than a host.
 _INTERLEAVE = 8
@@ -43,7 +44,7 @@ def check_manifest(
     Raises:
       ValueError: names what differs, both values, and the remedy.
     """
-    for what, ours, theirs, key in (
+    differences = [
         (
             "vocabulary size",
             config.model.vocab_size,
@@ -57,12 +58,24 @@ def check_manifest(
             "data.max_seq_length",
         ),
         (
-            "number of predictions",
-            config.data.num_predictions,
-            manifest.num_predictions,
-            "data.max_predictions_per_seq",
+            "pair loss",
+            config.data.pair_loss,
+            manifest.data["pair_loss"],
+            "data.pair_loss",
         ),
-    ):
+        ("masking", config.data.masking, manifest.data["masking"], "data.masking"),
+    ]
+    if config.data.masking == "static":
+        # Records without masks leave it to the trainer.
+        differences.append(
+            (
+                "number of predictions",
+                config.data.num_predictions,
+                manifest.num_predictions,
+                "data.max_predictions_per_seq",
+            )
+        )
+    for what, ours, theirs, key in differences:
         if ours != theirs:
             raise ValueError(
                 f"the {what} of the records in {data_dir} is {theirs}, but {key} makes "
@@ -99,43 +112,124 @@ def damaged_shards(data_dir: str, manifest: schema.Manifest) -> list[str]:
     return damaged
 
 
-def parse_batch(serialized, manifest: schema.Manifest) -> dict[str, tf.Tensor]:
-    """What the model is fed, from a batch of records.
+class Parser:
+    """Records to what the model is fed, for one folder of records.
 
-    Args:
-      serialized: string [B], records as `schema.RECORD_FEATURES` describes them.
-      manifest: says S, P and the dtype of ids.
-
-    Returns:
-      The tensors of `schema.model_features(S, P)`, with a leading axis B.
+    Where the records are without masks, these are drawn here, by the same compiled
+    loop that data_prep uses, from a stream keyed by what `parse` is told.
     """
-    parsed = tf.io.parse_example(
-        serialized,
-        {
-            name: tf.io.FixedLenFeature([], tf.int64 if kind == "int64" else tf.string)
-            for name, kind in schema.RECORD_FEATURES.items()
-        },
-    )
-    id_dtype = schema.id_dtype(manifest.vocab_size)
-    positions_dtype = schema.POSITION_DTYPE
-    seq_length, num_predictions = manifest.seq_length, manifest.num_predictions
-    num_tokens = _num_items(parsed["input_ids"], id_dtype)  # [B, 1]
-    num_masked = _num_items(parsed["masked_lm_ids"], id_dtype)  # [B, 1]
-    segment_a = tf.cast(parsed["segment_a_length"], tf.int32)[:, None]  # [B, 1]
-    place = tf.range(seq_length)[None]  # [1, S]
-    return {
-        "input_ids": _decode(parsed["input_ids"], id_dtype, seq_length),
-        "input_mask": tf.cast(place < num_tokens, tf.int32),
-        "segment_ids": tf.cast((place >= segment_a) & (place < num_tokens), tf.int32),
-        "masked_lm_positions": _decode(
-            parsed["masked_lm_positions"], positions_dtype, num_predictions
-        ),
-        "masked_lm_ids": _decode(parsed["masked_lm_ids"], id_dtype, num_predictions),
-        "masked_lm_weights": tf.cast(
-            tf.range(num_predictions)[None] < num_masked, tf.float32
-        ),
-        "next_sentence_labels": tf.cast(parsed["next_sentence_labels"], tf.int32),
-    }
+
+    def __init__(self, manifest: schema.Manifest, data: config_lib.DataConfig):
+        """Takes S and the form of records from the manifest, the masking from `data`.
+
+        Args:
+          manifest: of the records.
+          data: says how to mask, if masking is dynamic.
+        """
+        self._manifest = manifest
+        self._is_dynamic = manifest.data["masking"] == "dynamic"
+        self._num_predictions = manifest.num_predictions
+        self._whole_words = data.whole_words
+        if self._is_dynamic:
+            self._num_predictions = data.num_predictions
+            ids = np.arange(manifest.vocab_size)
+            self._law = masking.make_law(
+                data.max_ngram,
+                data.ngram_law,
+                data.masked_lm_rate,
+                data.num_predictions,
+                manifest.seq_length,
+                manifest.mask_id,
+                np.setdiff1d(ids, manifest.reserved_ids),
+            )
+
+    def parse(self, serialized, keys) -> dict[str, tf.Tensor]:
+        """What the model is fed, from a batch of records.
+
+        Args:
+          serialized: string [B], records as `schema.record_features` describes them.
+          keys: int64 [B, K], what the masks of each follow from, if they are drawn.
+
+        Returns:
+          The tensors of `schema.model_features(S, P)`, with a leading axis B.
+        """
+        manifest = self._manifest
+        features = schema.record_features(manifest.data["masking"])
+        parsed = tf.io.parse_example(
+            serialized,
+            {
+                name: tf.io.FixedLenFeature(
+                    [], tf.int64 if kind == "int64" else tf.string
+                )
+                for name, kind in features.items()
+            },
+        )
+        id_dtype, seq_length = schema.id_dtype(manifest.vocab_size), manifest.seq_length
+        num_tokens = _num_items(parsed["input_ids"], id_dtype)  # [B, 1]
+        segment_a = tf.cast(parsed["segment_a_length"], tf.int32)[:, None]  # [B, 1]
+        place = tf.range(seq_length)[None]  # [1, S]
+        common = {
+            "input_ids": _decode(parsed["input_ids"], id_dtype, seq_length),
+            "input_mask": tf.cast(place < num_tokens, tf.int32),
+            "segment_ids": tf.cast(
+                (place >= segment_a) & (place < num_tokens), tf.int32
+            ),
+            "next_sentence_labels": tf.cast(parsed["next_sentence_labels"], tf.int32),
+        }
+        if self._is_dynamic:
+            masked = self._mask(
+                common["input_ids"], num_tokens, segment_a, parsed, keys
+            )
+            return common | masked
+        return common | self._masked(parsed, id_dtype)
+
+    def _masked(self, parsed, id_dtype: str) -> dict[str, tf.Tensor]:
+        """The masks that the records hold."""
+        num_predictions = self._num_predictions
+        num_masked = _num_items(parsed["masked_lm_ids"], id_dtype)  # [B, 1]
+        return {
+            "masked_lm_positions": _decode(
+                parsed["masked_lm_positions"], schema.POSITION_DTYPE, num_predictions
+            ),
+            "masked_lm_ids": _decode(
+                parsed["masked_lm_ids"], id_dtype, num_predictions
+            ),
+            "masked_lm_weights": tf.cast(
+                tf.range(num_predictions)[None] < num_masked, tf.float32
+            ),
+        }
+
+    def _mask(self, input_ids, num_tokens, segment_a, parsed, keys):
+        """Masks drawn anew; `input_ids` with them."""
+        num_bytes = -(-self._manifest.seq_length // 8)
+        bits = tf.io.decode_raw(
+            parsed["is_word_start"], tf.uint8, fixed_length=num_bytes
+        )  # [B, num_bytes]
+        shape = [None, self._num_predictions]
+        masked_ids, positions, labels, weights = tf.numpy_function(
+            self._mask_arrays,
+            [input_ids, num_tokens, segment_a, bits, keys],
+            [tf.int32, tf.int32, tf.int32, tf.float32],
+            stateful=False,
+        )
+        return {
+            "input_ids": tf.ensure_shape(masked_ids, input_ids.shape),
+            "masked_lm_positions": tf.ensure_shape(positions, shape),
+            "masked_lm_ids": tf.ensure_shape(labels, shape),
+            "masked_lm_weights": tf.ensure_shape(weights, shape),
+        }
+
+    def _mask_arrays(self, input_ids, num_tokens, segment_a, bits, keys):
+        return masking.mask_batch(
+            input_ids,
+            num_tokens[:, 0],
+            segment_a[:, 0],
+            bits,
+            self._whole_words,
+            self._law,
+            keys.astype(np.uint64),
+            self._num_predictions,
+        )
 
 
 def _num_items(data, dtype: str):
@@ -152,7 +246,7 @@ def _decode(data, dtype: str, length: int):
 def train_input_fn(
     data_dir: str,
     manifest: schema.Manifest,
-    config: config_lib.TrainConfig,
+    config: config_lib.Config,
     first_step: int = 0,
 ) -> InputFn:
     """An input function of endless training batches from step `first_step` on.
@@ -161,6 +255,7 @@ def train_input_fn(
     at a step reads what it would have read, and only skips within one epoch.
     """
     shards = manifest.splits[schema.TRAIN].shards
+    run, parser = config.train, Parser(manifest, config.data)
 
     def input_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
         own = shards[context.input_pipeline_id :: context.num_input_pipelines]
@@ -168,35 +263,39 @@ def train_input_fn(
             raise ValueError(
                 f"there must be at least one shard a host; {len(shards)} shards are "
                 f"too few for {context.num_input_pipelines} hosts. Make the records "
-                "anew with a larger data.num_shards"
+                "anew with a larger data.min_shards"
             )
-        batch_size = context.get_per_replica_batch_size(config.batch_size)
+        batch_size = context.get_per_replica_batch_size(run.batch_size)
         batch_size *= context.num_replicas_in_sync // context.num_input_pipelines
         records_read = first_step * batch_size
         records_per_epoch = sum(shard.num_records for shard in own)
-        paths = _paths(data_dir, own)
-        seed = config.seed
+        paths, compression = _paths(data_dir, own), _compression(manifest)
+        seed, pipeline = run.seed, context.input_pipeline_id
 
         def epoch_records(epoch):
             key = tf.stack([tf.constant(seed, tf.int64), epoch])
             order = tf.random.experimental.stateless_shuffle(paths, key)
             records = tf.data.Dataset.from_tensor_slices(order).interleave(
-                tf.data.TFRecordDataset,
+                functools.partial(
+                    tf.data.TFRecordDataset, compression_type=compression
+                ),
                 cycle_length=min(_INTERLEAVE, len(own)),
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
             shuffle_seed = tf.random.stateless_uniform([], key, 1, 2**31, tf.int64)
             return records.shuffle(
-                config.shuffle_buffer, shuffle_seed, reshuffle_each_iteration=False
+                run.shuffle_buffer, shuffle_seed, reshuffle_each_iteration=False
             )
 
         epochs = tf.data.Dataset.range(records_read // records_per_epoch, 2**62)
         records = epochs.flat_map(epoch_records).skip(records_read % records_per_epoch)
         # Batched before it is parsed: one call of parse_example for the batch.
         batches = records.batch(batch_size, drop_remainder=True)
-        batches = batches.map(
-            lambda batch: parse_batch(batch, manifest),
+        batches = batches.enumerate(first_step).map(
+            lambda step, batch: parser.parse(
+                batch, _keys([seed, pipeline, step], batch)
+            ),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )
@@ -206,23 +305,24 @@ def train_input_fn(
 
 
 def eval_dataset(
-    data_dir: str,
-    manifest: schema.Manifest,
-    batch_size: int,
-    num_batches: int = 0,
+    data_dir: str, manifest: schema.Manifest, config: config_lib.Config
 ) -> tf.data.Dataset:
-    """The held-out records once, in order; 0 batches means all.
+    """The held-out records once, in order, up to `train.eval_batches` batches.
+
+    Where masks are drawn here, they are the same every time.
 
     Each batch has a feature more, `example_weights` float32 [B]: 0 at examples which
     only fill up the last batch, whose masked tokens weigh 0 too.
     """
+    batch_size, parser = config.train.eval_batch_size, Parser(manifest, config.data)
     paths = _paths(data_dir, manifest.splits[schema.HELDOUT].shards)
-    batches = tf.data.TFRecordDataset(paths).batch(batch_size)
-    if num_batches:
-        batches = batches.take(num_batches)
+    batches = tf.data.TFRecordDataset(paths, _compression(manifest)).batch(batch_size)
+    if config.train.eval_batches:
+        batches = batches.take(config.train.eval_batches)
 
-    def parse_and_fill(serialized):
-        features = parse_batch(serialized, manifest)
+    def parse_and_fill(number, serialized):
+        keys = _keys([manifest.data["seed"], number], serialized)
+        features = parser.parse(serialized, keys)
         features["example_weights"] = tf.ones_like(serialized, tf.float32)
         missing = batch_size - tf.shape(serialized)[0]
         filled = {}
@@ -233,8 +333,19 @@ def eval_dataset(
             )
         return filled
 
-    return batches.map(parse_and_fill).prefetch(tf.data.AUTOTUNE)
+    return batches.enumerate().map(parse_and_fill).prefetch(tf.data.AUTOTUNE)
 
 
 def _paths(data_dir: str, shards: Sequence[schema.Shard]) -> list[str]:
     return [os.path.join(data_dir, shard.name) for shard in shards]
+
+
+def _keys(parts: Sequence, serialized) -> tf.Tensor:
+    """The keys of a batch's records, int64 [B, K + 1]: K numbers, and the place."""
+    place = tf.range(tf.size(serialized, tf.int64))  # [B]
+    parts = [tf.broadcast_to(tf.cast(p, tf.int64), tf.shape(place)) for p in parts]
+    return tf.stack([*parts, place], axis=1)
+
+
+def _compression(manifest: schema.Manifest) -> str:
+    return "GZIP" if manifest.data["compression"] == "gzip" else ""

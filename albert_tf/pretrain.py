@@ -93,10 +93,10 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
     # ---- Step and evaluation ----
     loop = train_loop.make_train_loop(
         strategy,
-        train_loop.make_train_step(model, adam, run, config.optimizer.clip_norm),
+        train_loop.make_train_step(model, adam, config),
     )
     evaluate = _held_out_evaluation(config, data_dir, manifest, model)
-    input_fn = input_pipeline.train_input_fn(data_dir, manifest, run, first_step)
+    input_fn = input_pipeline.train_input_fn(data_dir, manifest, config, first_step)
     batches = iter(distribution.distribute_dataset(strategy, input_fn))
 
     # ---- Loop ----
@@ -113,7 +113,7 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
             num_steps = _steps_to_next_stop(step, run)
             sums = loop(batches, tf.constant(num_steps))
             step += num_steps
-            values = _train_metrics(sums, adam, started)
+            values = _train_metrics(sums, adam, started, config.data.pair_loss)
             log.record(schema.TRAIN, step, values)
             log.progress(step, _shown(values))
             _stop_if_not_finite(values, step, model_dir)
@@ -201,10 +201,8 @@ def _held_out_evaluation(config, data_dir: str, manifest: schema.Manifest, model
     """A function that evaluates the model on what was held out, or None."""
     if schema.HELDOUT not in manifest.splits:
         return None
-    batches = input_pipeline.eval_dataset(
-        data_dir, manifest, config.train.eval_batch_size, config.train.eval_batches
-    )
-    evaluate = train_loop.make_evaluation(model, config.train.jit_compile)
+    batches = input_pipeline.eval_dataset(data_dir, manifest, config)
+    evaluate = train_loop.make_evaluation(model, config)
     return lambda: evaluate(batches)
 
 
@@ -215,9 +213,12 @@ def _record_held_out(evaluate, log: run_log.RunLog, step: int, manifest) -> dict
     log.record(schema.HELDOUT, step, values)
     log.say(
         f"step {step}, held out: MLM loss {values['mlm_loss']:.4f} nats (token "
-        f"frequencies alone: {manifest.heldout_unigram_entropy:.4f}), MLM accuracy "
-        f"{values['mlm_accuracy']:.4f}, sentence-order accuracy "
-        f"{values['sentence_order_accuracy']:.4f}"
+        f"frequencies alone: {manifest.heldout_unigram_entropy:.4f}), "
+        + ", ".join(
+            f"{name.replace('_', ' ')} {value:.4f}"
+            for name, value in values.items()
+            if name.endswith("_accuracy")
+        )
     )
     return values
 
@@ -228,10 +229,12 @@ def _steps_to_next_stop(step: int, run: config_lib.TrainConfig) -> int:
     return min(run.num_steps - step, *(every - step % every for every in periods))
 
 
-def _train_metrics(sums, adam: optimizer.AdamW, started: float) -> dict[str, float]:
+def _train_metrics(
+    sums, adam: optimizer.AdamW, started: float, pair_loss: str
+) -> dict[str, float]:
     sums = {name: float(value) for name, value in sums.items()}  # waits for the device
     return {
-        **train_loop.metrics(sums),
+        **train_loop.metrics(sums, pair_loss),
         "gradient_norm": sums["gradient_norm"],
         "learning_rate": float(adam.learning_rate),
         "tokens_per_second": sums["num_tokens"] / (time.monotonic() - started),
@@ -239,18 +242,19 @@ def _train_metrics(sums, adam: optimizer.AdamW, started: float) -> dict[str, flo
 
 
 def _shown(values: dict[str, float]) -> dict[str, float]:
-    return {
-        "mlm": values["mlm_loss"],
-        "order": values["sentence_order_loss"],
-        "tokens/s": values["tokens_per_second"],
+    losses = {
+        name.removesuffix("_loss").replace("_", " "): value
+        for name, value in values.items()
+        if name.endswith("_loss")
     }
+    return {**losses, "tokens/s": values["tokens_per_second"]}
 
 
 def _stop_if_not_finite(values: dict[str, float], step: int, model_dir: str) -> None:
-    for name in ("mlm_loss", "sentence_order_loss", "gradient_norm"):
-        if not math.isfinite(values[name]):
+    for name, value in values.items():
+        if not math.isfinite(value):
             raise FloatingPointError(
-                f"{name} is {values[name]} at step {step}; the last good checkpoint is "
+                f"{name} is {value} at step {step}; the last good checkpoint is "
                 f"{tf.train.latest_checkpoint(model_dir)}. A smaller "
                 "optimizer.learning_rate or a longer warmup often helps"
             )

@@ -176,9 +176,10 @@ def _curves(entropy: float | None) -> tuple[_Curve, ...]:
         (
             (heldout, "mlm_accuracy", "masked tokens"),
             (heldout, "sentence_order_accuracy", "sentence order"),
+            (heldout, "next_sentence_accuracy", "next sentence"),
         ),
         0.5,
-        "sentence order by chance",
+        "a pair by chance",
         (0.0, 1.0),
         "{x:.0%}",
     )

@@ -10,31 +10,56 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 VOCAB_FILE = "vocab.model"
 CONFIG_FILE = "config.json"
 TRAIN = "train"
 HELDOUT = "heldout"
+SPLITS = (TRAIN, HELDOUT)
 
-# name: (kind, meaning). "ids" are bytes of `id_dtype(vocab_size)`, "positions" bytes of
-# POSITION_DTYPE, "int64" one number.
-RECORD_FEATURES = {
-    # [num_tokens] with [CLS], segment A, [SEP], segment B, [SEP]; masks applied
+# name: kind. "ids" are bytes of `id_dtype(vocab_size)`, "positions" bytes of
+# POSITION_DTYPE, "bits" one bit a token, the first in the lowest bit of the first byte,
+# "int64" one number.
+_COMMON_FEATURES = {
+    # [num_tokens] with [CLS], segment A, [SEP], segment B, [SEP], or without the last
+    # two where there is but one segment; masks applied if static
     "input_ids": "ids",
     # [CLS] to the first [SEP], both included
     "segment_a_length": "int64",
+    # see PAIR_LABELS; 0 without a pair loss (the original's name is kept)
+    "next_sentence_labels": "int64",
+}
+_STATIC_FEATURES = {
     # [num_masked], ascending
     "masked_lm_positions": "positions",
     # [num_masked], the tokens that stood there
     "masked_lm_ids": "ids",
-    # 1 if the two segments were swapped (the original's name is kept)
-    "next_sentence_labels": "int64",
+}
+_DYNAMIC_FEATURES = {
+    # [num_tokens], whether a token begins a word; 0 at special tokens
+    "is_word_start": "bits",
 }
 POSITION_DTYPE = "uint16"
 
-SWAPPED = 1
-IN_ORDER = 0
+# Labels of sentence-order prediction.
+IN_ORDER, SWAPPED = 0, 1
+# What the labels 0 and 1 mean, by pair loss.
+PAIR_LABELS = {
+    "sop": ("in order", "swapped"),
+    "nsp": ("next", "random"),
+    "none": ("no pair", ""),
+}
+
+
+def record_features(masking: str) -> dict[str, str]:
+    """The features of a record and their kinds.
+
+    Args:
+      masking: one of `config.MASKINGS`.
+    """
+    own = _STATIC_FEATURES if masking == "static" else _DYNAMIC_FEATURES
+    return {**_COMMON_FEATURES, **own}
 
 
 def id_dtype(vocab_size: int) -> str:
@@ -84,17 +109,28 @@ class Split:
 class Manifest:
     """What a folder of records holds.
 
-    `data` is the resolved DataConfig as plain values. `heldout_unigram_entropy` is
-    the cross-entropy, in nats a token, of the held-out masked tokens under the token
-    frequencies of the training records: what a model reaches that learnt nothing but
-    frequencies. It is None where nothing was held out.
+    `text` and `data` are the resolved settings as plain values. `documents` and
+    `characters` say what became of all that was read, by reason where it was dropped.
+    `mask_id` and `reserved_ids`, the ids that no random replacement takes, are what
+    dynamic masking needs of the vocabulary. `heldout_unigram_entropy` is the
+    cross-entropy, in nats a token, of the held-out masked tokens (of all of them where
+    masking is dynamic) under the token frequencies of the training records: what a
+    model reaches that learnt nothing but frequencies. It is None where nothing was
+    held out. `evaluation_digest` is the digest of the evaluation set whose documents
+    were left out, or empty.
     """
 
+    text: Mapping[str, Any]
     data: Mapping[str, Any]
     vocab_size: int
     vocab_sha256: str
+    mask_id: int
+    reserved_ids: tuple[int, ...]
     seq_length: int
     num_predictions: int
+    documents: Mapping[str, Any]
+    characters: Mapping[str, Any]
+    evaluation_digest: str
     splits: Mapping[str, Split]
     heldout_unigram_entropy: float | None
     format_version: int = FORMAT_VERSION
@@ -124,6 +160,7 @@ class Manifest:
                 )
                 for name, split in values["splits"].items()
             }
+            values["reserved_ids"] = tuple(values["reserved_ids"])
             return cls(**values)
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ValueError(f"not a manifest of records: {error!r}") from error

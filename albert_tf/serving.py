@@ -7,7 +7,7 @@ candidates a mask.
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from albert_tf import models, schema, tokenization
+from albert_tf import graph_tokenization, models, schema, tokenization
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -27,7 +27,7 @@ class PretrainedServing(tf.Module):
     ):
         super().__init__(name="pretrained_serving")
         self.model = model
-        self.tokenizer = tokenization.GraphTokenizer(tokenizer)
+        self.tokenizer = graph_tokenization.GraphTokenizer(tokenizer)
         self._pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
         self._pad_id, self._mask_id = tokenizer.pad_id, tokenizer.mask_id

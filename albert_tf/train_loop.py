@@ -27,6 +27,10 @@ SUMS = (
 )
 
 
+# What the metrics of the pair are called, by `data.pair_loss`.
+PAIR_METRICS = {"sop": "sentence_order", "nsp": "next_sentence"}
+
+
 def batch_sums(
     outputs: models.PretrainingOutputs, features: Features, example_weights
 ) -> Scalars:
@@ -47,16 +51,23 @@ def batch_sums(
     return dict(zip(SUMS, (*mlm, *pair, num_tokens), strict=True))
 
 
-def metrics(sums: dict[str, float]) -> dict[str, float]:
-    """Mean losses (nats a masked token, nats a pair) and accuracies from `SUMS`."""
+def metrics(sums: dict[str, float], pair_loss: str) -> dict[str, float]:
+    """Mean losses (nats a masked token, nats a pair) and accuracies.
+
+    Args:
+      sums: `SUMS`.
+      pair_loss: one of `config.PAIR_LOSSES`; with "none" nothing is said of the pair.
+    """
     mlm_weight = max(sums["mlm_weight"], 1.0)
-    pair_weight = max(sums["pair_weight"], 1.0)
-    return {
+    values = {
         "mlm_loss": sums["mlm_loss"] / mlm_weight,
         "mlm_accuracy": sums["mlm_correct"] / mlm_weight,
-        "sentence_order_loss": sums["pair_loss"] / pair_weight,
-        "sentence_order_accuracy": sums["pair_correct"] / pair_weight,
     }
+    if pair_loss != "none":
+        name, pair_weight = PAIR_METRICS[pair_loss], max(sums["pair_weight"], 1.0)
+        values[f"{name}_loss"] = sums["pair_loss"] / pair_weight
+        values[f"{name}_accuracy"] = sums["pair_correct"] / pair_weight
+    return values
 
 
 def compute_gradients(
@@ -73,16 +84,16 @@ def compute_gradients(
       features: a batch, or a part of one, as `schema.model_features` describes it.
       dropout_seed: int32 [2] or None.
       mlm_weight: float32 scalar, masked tokens in the global batch.
-      pair_weight: float32 scalar, sequences in the global batch.
+      pair_weight: float32 scalar, sequences in the global batch, or 0 without a pair
+        loss.
     """
     with tf.GradientTape() as tape:
         outputs = model(features, dropout_seed=dropout_seed)
         example_weights = tf.ones_like(features["next_sentence_labels"], tf.float32)
         sums = batch_sums(outputs, features, example_weights)
-        loss = (
-            sums["mlm_loss"] / (mlm_weight + losses.WEIGHT_EPSILON)
-            + sums["pair_loss"] / pair_weight
-        )
+        loss = sums["mlm_loss"] / (
+            mlm_weight + losses.WEIGHT_EPSILON
+        ) + tf.math.divide_no_nan(sums["pair_loss"], pair_weight)
     gradients = tape.gradient(loss, model.trainable_variables)
     # The embeddings' gradients come as slices, which XLA and LAMB's norms must not see.
     return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
@@ -125,8 +136,7 @@ def accumulate_gradients(
 def make_train_step(
     model: models.PretrainingModel,
     adam: optimizer.AdamW,
-    config: config_lib.TrainConfig,
-    clip_norm: float,
+    config: config_lib.Config,
 ) -> Callable[[Features], Scalars]:
     """The step that a replica takes on its part of the global batch.
 
@@ -136,29 +146,33 @@ def make_train_step(
     """
     compiled = tf.function(
         compute_gradients,
-        jit_compile=distribution.compiles_with_xla(config.jit_compile),
+        jit_compile=distribution.compiles_with_xla(config.train.jit_compile),
     )
+    has_pair_loss = config.data.pair_loss != "none"
 
     def train_step(features: Features) -> Scalars:
         weights = distribution.sum_over_replicas(
             [
                 tf.reduce_sum(features["masked_lm_weights"]),
-                tf.cast(tf.shape(features["input_ids"])[0], tf.float32),
+                tf.cast(tf.shape(features["input_ids"])[0], tf.float32)
+                * float(has_pair_loss),
             ]
         )
-        key = tf.stack([config.seed, tf.cast(adam.iterations, tf.int32)])
+        key = tf.stack([config.train.seed, tf.cast(adam.iterations, tf.int32)])
         key = layers.fold_in(key, distribution.replica_id())
         gradients, sums = accumulate_gradients(
             lambda part, seed: compiled(model, part, seed, *weights),
             features,
-            config.accumulation_steps,
+            config.train.accumulation_steps,
             key,
         )
         gradients = distribution.sum_over_replicas(gradients)
         # Differs from the original: it takes the norm of the embedding gradient's
         # slices, in which a token that occurs twice counts as two.
         norm = tf.linalg.global_norm(gradients)
-        gradients, _ = tf.clip_by_global_norm(gradients, clip_norm, use_norm=norm)
+        gradients, _ = tf.clip_by_global_norm(
+            gradients, config.optimizer.clip_norm, use_norm=norm
+        )
         adam.apply_gradients(
             zip(gradients, model.trainable_variables, strict=True),
             skip_gradients_aggregation=True,
@@ -200,11 +214,11 @@ def make_train_loop(strategy, train_step) -> Callable[..., Scalars]:
 
 
 def make_evaluation(
-    model: models.PretrainingModel, jit_compile: str
+    model: models.PretrainingModel, config: config_lib.Config
 ) -> Callable[[Iterable[Features]], dict[str, float]]:
     """A function that gives the `metrics` of the model on batches of features."""
 
-    @tf.function(jit_compile=distribution.compiles_with_xla(jit_compile))
+    @tf.function(jit_compile=distribution.compiles_with_xla(config.train.jit_compile))
     def eval_step(features):
         return batch_sums(model(features), features, features["example_weights"])
 
@@ -213,6 +227,6 @@ def make_evaluation(
         for features in batches:
             for name, value in eval_step(features).items():
                 totals[name] += float(value)
-        return metrics(totals)
+        return metrics(totals, config.data.pair_loss)
 
     return evaluate

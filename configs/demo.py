@@ -25,7 +25,7 @@ def get_config() -> config.Config:
             max_seq_length=32,
             dupe_factor=3,
             heldout_rate=0.05,
-            num_shards=4,
+            min_shards=4,
         ),
         optimizer=config.OptimizerConfig(
             learning_rate=0.01,

@@ -20,7 +20,8 @@ def get_config() -> config.Config:
             intermediate_size=1024,
             max_positions=128,
         ),
-        data=config.DataConfig(sentence_splitter="sentencex", max_seq_length=128),
+        text=config.TextConfig(sentence_splitter="sentencex"),
+        data=config.DataConfig(max_seq_length=128),
         optimizer=config.OptimizerConfig(
             learning_rate=0.01,
             warmup_steps=500,

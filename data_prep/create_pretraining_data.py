@@ -6,224 +6,46 @@ r"""Raw text to pre-training records: TFRecord shards, the vocabulary and a mani
 
 The bytes of the records and of the manifest follow from the text, the configuration
 and the vocabulary alone: not from the number of worker processes, nor from the time.
+A run that was interrupted or killed goes on when the same command is given again.
 """
 
 import collections
-import concurrent.futures
+import contextlib
 import dataclasses
+import errno
 import hashlib
-import multiprocessing
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tqdm
 from absl import flags
 
-from albert_tf import binary, schema, tokenization
+from albert_tf import binary, files, schema, tokenization
 from albert_tf import config as config_lib
-from data_prep import documents, masking, records, sentence_order
+from data_prep import (
+    blocks,
+    contamination,
+    duplicates,
+    output_folder,
+    processes,
+    readers,
+    shards,
+    summary,
+    work_folder,
+    worker,
+)
 
-# What goes to a worker at a time: enough to make the journey cheap, and little enough
-# that the batches in flight fit in memory.
-_BATCH_CHARACTERS = 1 << 18
-_BATCHES_PER_WORKER = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """Documents with their numbers in the input, from `first_index` on."""
-
-    first_index: int
-    documents: tuple[documents.Document, ...]
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of text, ends of lines included."""
-        return sum(len(line.encode()) + 1 for d in self.documents for line in d.lines)
+_WORK_FOLDER = ".unfinished"
 
 
 @dataclasses.dataclass(frozen=True)
-class BatchResult:
-    """What became of a batch.
+class _GroupEnd:
+    """The end of a group: its blocks, and how many of them were not done before."""
 
-    Attributes:
-      serialized: (split, shard, sort key, bytes) of each record.
-      counts: what was counted, by split.
-    """
-
-    serialized: list[tuple[str, int, int, bytes]]
-    counts: dict[str, records.SplitCounts]
-
-
-class DocumentProcessor:
-    """Documents to records; holds no state that a document could change."""
-
-    def __init__(self, tokenizer: tokenization.Tokenizer, data: config_lib.DataConfig):
-        self._tokenizer = tokenizer
-        self._data = data
-
-    def process(self, batch: Batch) -> BatchResult:
-        """The records of a batch of documents, which depend on nothing else."""
-        data, vocab_size = self._data, self._tokenizer.vocab_size
-        result = BatchResult([], {})
-        for index, document in enumerate(batch.documents, batch.first_index):
-            split = split_of(document.lines, self._tokenizer, data)
-            counts = result.counts.setdefault(
-                split, records.SplitCounts.zeros(vocab_size, data.max_ngram)
-            )
-            sentences = [
-                np.array(ids, np.int32)  # [num_tokens]
-                for ids in self._tokenizer.encode_batch(
-                    documents.split_sentences(
-                        document.lines, data.sentence_splitter, data.language
-                    )
-                )
-            ]
-            num_before = len(result.serialized)
-            for copy in range(data.dupe_factor if split == schema.TRAIN else 1):
-                rng = np.random.default_rng(
-                    np.random.SeedSequence([data.seed, index, copy])
-                )
-                result.serialized.extend(self._one_copy(sentences, split, counts, rng))
-            counts.num_documents += 1
-            counts.num_documents_without_records += num_before == len(result.serialized)
-        return result
-
-    def _one_copy(
-        self,
-        sentences: Sequence[np.ndarray],
-        split: str,
-        counts: records.SplitCounts,
-        rng: np.random.Generator,
-    ) -> Iterator[tuple[str, int, int, bytes]]:
-        """The records of one pass over a document, which are counted in `counts`."""
-        data, tokenizer = self._data, self._tokenizer
-        vocab_size = tokenizer.vocab_size
-        num_shards = data.num_shards if split == schema.TRAIN else 1
-        pairs, dropped = sentence_order.pack_document(
-            sentences,
-            tokenizer.is_word_start,
-            data.max_seq_length,
-            data.short_seq_rate,
-            rng,
-        )
-        counts.dropped += dropped
-        cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
-        all_tokens, all_labels = [], []
-        for pair in pairs:
-            tokens = np.concatenate(
-                (cls, pair.segment_a, sep, pair.segment_b, sep), dtype=np.int32
-            )  # [num_tokens]
-            segment_a_length = len(pair.segment_a) + 2  # with [CLS] and [SEP]
-            masked = masking.mask_tokens(
-                tokens,
-                segment_a_length,
-                tokenizer.is_word_start,
-                masked_lm_rate=data.masked_lm_rate,
-                max_predictions=data.num_predictions,
-                max_ngram=data.max_ngram,
-                mask_id=tokenizer.mask_id,
-                replacement_ids=tokenizer.replacement_ids,
-                rng=rng,
-            )
-            record = records.Record(
-                input_ids=masked.input_ids,
-                segment_a_length=segment_a_length,
-                masked_lm_positions=masked.positions,
-                masked_lm_ids=masked.labels,
-                next_sentence_labels=pair.label,
-            )
-            shard, key = int(rng.integers(num_shards)), int(rng.integers(1 << 63))
-            yield split, shard, key, records.serialize_record(record, vocab_size)
-            all_tokens.append(tokens)
-            all_labels.append(masked.labels)
-            counts.labels[pair.label] += 1
-            counts.drawn_lengths += masked.drawn_lengths
-            counts.placed_lengths += masked.placed_lengths
-            counts.kinds += masked.kinds
-        if pairs:
-            for total, ids in (
-                (counts.tokens, all_tokens),
-                (counts.masked, all_labels),
-            ):
-                total += np.bincount(np.concatenate(ids), minlength=vocab_size)
-
-
-def split_of(
-    lines: Sequence[str],
-    tokenizer: tokenization.Tokenizer,
-    data: config_lib.DataConfig,
-) -> str:
-    """The split of a document, which follows from its text.
-
-    The text's hash is compared with `data.heldout_rate`, so that equal documents are
-    on the same side wherever they stand, and no text is in both splits.
-    """
-    text = tokenizer.normalize(" ".join(lines))
-    digest = hashlib.sha256(f"{data.seed}\n{text}".encode()).digest()
-    uniform = int.from_bytes(digest[:8], "big") / 2.0**64
-    return schema.HELDOUT if uniform < data.heldout_rate else schema.TRAIN
-
-
-# The processor of a worker process, which lives as long as the process.
-_processor: DocumentProcessor
-
-
-def _start_worker(tokenizer: tokenization.Tokenizer, data: config_lib.DataConfig):
-    global _processor
-    _processor = DocumentProcessor(tokenizer, data)
-
-
-def _process_in_worker(batch: Batch) -> BatchResult:
-    return _processor.process(batch)
-
-
-def _batches(all_documents: Iterable[documents.Document]) -> Iterator[Batch]:
-    """Groups documents by the size of their text."""
-    group: list[documents.Document] = []
-    first_index = num_characters = 0
-    for document in all_documents:
-        group.append(document)
-        num_characters += sum(map(len, document.lines))
-        if num_characters >= _BATCH_CHARACTERS:
-            yield Batch(first_index, tuple(group))
-            first_index += len(group)
-            group, num_characters = [], 0
-    if group:
-        yield Batch(first_index, tuple(group))
-
-
-def _process_all(
-    batches: Iterator[Batch],
-    tokenizer: tokenization.Tokenizer,
-    data: config_lib.DataConfig,
-    num_workers: int,
-) -> Iterator[tuple[Batch, BatchResult]]:
-    """The results of all batches, in their order."""
-    if num_workers == 1:
-        processor = DocumentProcessor(tokenizer, data)
-        for batch in batches:
-            yield batch, processor.process(batch)
-        return
-    # "spawn": a fork of a process with TensorFlow's threads may hang.
-    executor = concurrent.futures.ProcessPoolExecutor(
-        num_workers,
-        multiprocessing.get_context("spawn"),
-        _start_worker,
-        (tokenizer, data),
-    )
-    try:
-        in_flight: collections.deque = collections.deque()
-        for batch in batches:
-            in_flight.append((batch, executor.submit(_process_in_worker, batch)))
-            if len(in_flight) == num_workers * _BATCHES_PER_WORKER:
-                first, future = in_flight.popleft()
-                yield first, future.result()
-        for last, future in in_flight:
-            yield last, future.result()
-    finally:
-        executor.shutdown(cancel_futures=True)
+    group: int
+    num_blocks: int
+    num_new: int
 
 
 def create_pretraining_data(
@@ -233,16 +55,24 @@ def create_pretraining_data(
     config: config_lib.Config,
     num_workers: int = 1,
     overwrite: bool = False,
+    work_dir: str = "",
+    evaluation_input: str | Iterable[str] = (),
 ) -> schema.Manifest:
     """Writes the records of raw text into a folder.
 
     Args:
-      patterns: globs of text files, see `documents.expand`.
+      patterns: globs of input files, see `readers.expand`.
       vocab_model: path of the SentencePiece model.
-      output_dir: the folder to write.
-      config: `config.data` says how; `config.model.vocab_size` is compared.
+      output_dir: the folder to write, local or remote.
+      config: `config.text` and `config.data` say how; `config.model.vocab_size` is
+        compared.
       num_workers: worker processes; 1 works without any.
-      overwrite: whether to replace records that are in the folder already.
+      overwrite: whether to replace records that are in the folder already, and
+        unfinished work with other settings.
+      work_dir: a local folder for what is not finished; by default one within
+        `output_dir`.
+      evaluation_input: globs of text files; documents that share a run of
+        `config.text.contamination_ngram` words with them are dropped.
 
     Returns:
       The manifest, as it was written.
@@ -250,105 +80,315 @@ def create_pretraining_data(
     Raises:
       ValueError: bad input, a vocabulary that does not fit, a folder that cannot be
         written or holds records, or text that gives no training record.
+      OSError: what a repetition of the same call can mend: a full disk, a worker that
+        was killed.
     """
-    data = config.data
-    tokenizer = tokenization.Tokenizer.from_file(vocab_model, data.lower_case)
-    if tokenizer.vocab_size != config.model.vocab_size:
-        raise ValueError(
-            f"{vocab_model} has {tokenizer.vocab_size} pieces, but model.vocab_size is "
-            f"{config.model.vocab_size}; pass --set "
-            f"model.vocab_size={tokenizer.vocab_size} or another vocabulary"
+    # ---- Settings ----
+    settings, tokenizer = make_settings(vocab_model, config, evaluation_input)
+    paths = readers.expand(patterns)
+    groups = readers.plan_groups(paths)
+
+    # ---- Folders ----
+    output = output_folder.OutputFolder(output_dir, tokenizer.model_proto, overwrite)
+    work = work_folder.WorkFolder(work_dir or _default_work_dir(output_dir))
+    if not work.is_published(plan := _plan(settings, groups)):
+        output.prepare()
+    work.open(plan, overwrite)
+    with _leaving(work):
+        with processes.Pool(num_workers, worker.Worker, settings, work.path) as pool:
+            # ---- Blocks ----
+            _make_blocks(groups, settings, work, pool)
+            _mark_duplicates(config.text, work)
+            totals = _total(work, config.data)
+            if not totals.splits[schema.TRAIN]["records"]:
+                work.clear()
+                raise ValueError(nothing_made(paths, totals, config.data))
+
+            # ---- Shards ----
+            shards_by_split = _make_shards(totals, settings, work, pool)
+        tokens, masked = _count(shards_by_split, work, tokenizer.vocab_size)
+        manifest = summary.make_manifest(
+            totals, shards_by_split, tokens, masked, settings, tokenizer
         )
-    paths = documents.expand(patterns)
-    num_shards = {schema.TRAIN: data.num_shards, schema.HELDOUT: 1}
-    with records.RecordWriter(
-        output_dir, tokenizer.model_proto, num_shards, overwrite
-    ) as writer:
-        batches = _batches(documents.iter_documents(paths))
-        results = _process_all(batches, tokenizer, data, num_workers)
-        counts = _collect(results, writer, tokenizer.vocab_size, data.max_ngram)
-        if not counts[schema.TRAIN].labels.sum():
-            raise ValueError(
-                f"{', '.join(paths[:3])}: no document gave a training record, which "
-                "takes one of two words or more that is not held out "
-                f"(data.heldout_rate is {data.heldout_rate}); give more text"
-            )
-        manifest = _manifest(writer, counts, tokenizer, data)
-        writer.publish(manifest)
+        work.note_published()
+        output.publish(work.path, manifest)
+        work.clear()
     return manifest
 
 
-def _collect(
-    results: Iterable[tuple[Batch, BatchResult]],
-    writer: records.RecordWriter,
-    vocab_size: int,
-    max_ngram: int,
-) -> dict[str, records.SplitCounts]:
-    """Hands all records to the writer and adds up what was counted, by split."""
-    counts = {
-        split: records.SplitCounts.zeros(vocab_size, max_ngram)
-        for split in (schema.TRAIN, schema.HELDOUT)
-    }
-    num_documents = num_records = 0
-    with tqdm.tqdm(unit="B", unit_scale=True, mininterval=1.0) as bar:
-        for batch, result in results:
-            for record in result.serialized:
-                writer.add(*record)
-            for split, batch_counts in result.counts.items():
-                counts[split].add(batch_counts)
-            num_documents += len(batch.documents)
-            num_records += len(result.serialized)
-            bar.set_postfix(documents=num_documents, records=num_records, refresh=False)
-            bar.update(batch.num_bytes)
-    return counts
+def make_settings(
+    vocab_model: str, config: config_lib.Config, evaluation_input: str | Iterable[str]
+) -> tuple[blocks.Settings, tokenization.Tokenizer]:
+    """What decides the outcome of a block, see `create_pretraining_data`.
+
+    Raises:
+      ValueError: the vocabulary does not fit.
+    """
+    tokenizer = tokenization.Tokenizer.from_file(vocab_model, config.data.lower_case)
+    _check_vocabulary(tokenizer, vocab_model, config)
+    settings = blocks.Settings(
+        config.text,
+        config.data,
+        tokenizer.model_proto,
+        tokenizer.vocab_size,
+        _read_evaluation(evaluation_input, config.text),
+    )
+    return settings, tokenizer
 
 
-def _manifest(
-    writer: records.RecordWriter,
-    counts: dict[str, records.SplitCounts],
-    tokenizer: tokenization.Tokenizer,
-    data: config_lib.DataConfig,
-) -> schema.Manifest:
-    """Writes the shards and describes them; a split without records is left out."""
-    shards: dict[str, list[schema.Shard]] = {
-        split: [] for split, c in counts.items() if c.labels.sum()
-    }
-    for split, shard in writer.finish(list(shards)):
-        shards[split].append(shard)
-    return schema.Manifest(
-        data=dataclasses.asdict(data),
-        vocab_size=tokenizer.vocab_size,
-        vocab_sha256=tokenizer.sha256,
-        seq_length=data.max_seq_length,
-        num_predictions=data.num_predictions,
-        splits={
-            split: schema.Split(
-                num_documents=counts[split].num_documents,
-                num_records=int(counts[split].labels.sum()),
-                shards=tuple(of_split),
-                statistics=counts[split].statistics(
-                    data.max_seq_length, tokenizer.unk_id
-                ),
-            )
-            for split, of_split in shards.items()
+def _check_vocabulary(
+    tokenizer: tokenization.Tokenizer, path: str, config: config_lib.Config
+) -> None:
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise ValueError(
+            f"{path} has {tokenizer.vocab_size} pieces, but model.vocab_size is "
+            f"{config.model.vocab_size}; pass --set "
+            f"model.vocab_size={tokenizer.vocab_size} or another vocabulary"
+        )
+
+
+def _read_evaluation(
+    patterns: str | Iterable[str], text: config_lib.TextConfig
+) -> contamination.Index | None:
+    """The index of an evaluation set of text files, or None if there is none."""
+    if not patterns:
+        return None
+    plain = dataclasses.replace(text, input_format="text")
+    documents = (
+        document
+        for group in readers.plan_groups(readers.expand(patterns))
+        for block in readers.iter_blocks(group, plain, blocks.MAX_BLOCK_BYTES)
+        for document in readers.parse_block(block, plain)[0]
+    )
+    texts = ("\n".join(document.lines) for document in documents)
+    return contamination.Index.from_texts(texts, text.contamination_ngram)
+
+
+def _default_work_dir(output_dir: str) -> str:
+    if files.is_remote(output_dir):
+        raise ValueError(
+            f"--work_dir must name a local folder where --output_dir is remote; "
+            f"received {output_dir} and no --work_dir"
+        )
+    return os.path.join(output_dir, _WORK_FOLDER)
+
+
+def _plan(
+    settings: blocks.Settings, groups: Sequence[readers.Group]
+) -> work_folder.Plan:
+    evaluation = settings.evaluation
+    return work_folder.Plan(
+        settings={
+            "text": dataclasses.asdict(settings.text),
+            "data": dataclasses.asdict(settings.data),
+            "vocabulary": hashlib.sha256(settings.vocab_model).hexdigest(),
+            "evaluation set": evaluation.digest if evaluation else "",
         },
-        heldout_unigram_entropy=records.unigram_entropy(
-            counts[schema.TRAIN].tokens,
-            counts[schema.HELDOUT].masked,
-            np.append(tokenizer.replacement_ids, tokenizer.unk_id),
-        ),
+        groups=[[[path, *files.stamp(path)] for path in g.paths] for g in groups],
     )
 
 
-def _summary(manifest: schema.Manifest, output_dir: str) -> str:
+def _make_blocks(
+    groups: Sequence[readers.Group],
+    settings: blocks.Settings,
+    work: work_folder.WorkFolder,
+    pool: processes.Pool,
+) -> None:
+    """Makes the blocks of the input that are not done."""
+    size = blocks.block_bytes(settings.data)
+    # Of each group, how many of its blocks are still to be done, once that is known.
+    ends: dict[int, _GroupEnd] = {}
+    num_done: collections.Counter = collections.Counter()
+
+    def read_group(group: readers.Group) -> Iterator[readers.Block | _GroupEnd]:
+        num_blocks = num_new = 0
+        for block in readers.iter_blocks(group, settings.text, size):
+            num_blocks += 1
+            if not work.has_block(block):
+                num_new += 1
+                yield block
+        yield _GroupEnd(group.number, num_blocks, num_new)
+
+    def close_group(number: int) -> None:
+        end = ends.get(number)
+        if end is not None and num_done[number] == end.num_new:
+            work.write_group(number, end.num_blocks)
+
+    def tasks() -> Iterator[processes.Task]:
+        unfinished = [g for g in groups if not work.has_group(g.number)]
+        for item in pool.read(unfinished, read_group):
+            if isinstance(item, _GroupEnd):
+                ends[item.group] = item
+                close_group(item.group)
+            else:
+                yield "make_block", item
+
+    with tqdm.tqdm(desc="text", unit="B", unit_scale=True, mininterval=1.0) as bar:
+        num_records = 0
+        for (_, block), tallies in pool.do_all(tasks()):
+            num_done[block.group] += 1
+            close_group(block.group)
+            num_records += sum(tallies[f"records/{s}"] for s in schema.SPLITS)
+            bar.set_postfix(records=num_records, refresh=False)
+            bar.update(block.num_bytes)
+
+
+def _mark_duplicates(text: config_lib.TextConfig, work: work_folder.WorkFolder) -> None:
+    """Notes for each block which of its documents repeat an earlier one."""
+    if not text.drop_exact_duplicates and not text.near_duplicate_threshold:
+        return
+    names = work.block_names()
+    marks = find_duplicates(
+        text,
+        [len(work.read_documents(name).is_heldout) for name in names],
+        lambda number: work.read_fingerprints(names[number]),
+        lambda number: work.read_signatures(names[number]),
+    )
+    for name, mark in zip(names, marks, strict=True):
+        work.write_dropped(name, mark)
+
+
+def find_duplicates(
+    text: config_lib.TextConfig,
+    sizes: Sequence[int],
+    load_fingerprints: Callable[[int], np.ndarray],
+    load_signatures: Callable[[int], np.ndarray],
+) -> list[np.ndarray]:
+    """Finds which documents repeat an earlier one.
+
+    Args:
+      text: says which kinds of duplicates to look for.
+      sizes: the number of documents of each block, in the order of the input.
+      load_fingerprints: gives those of a block, see `duplicates.find_exact`.
+      load_signatures: gives those of a block, see `duplicates.find_near`.
+
+    Returns:
+      For each block, uint8 [D], see `summary.Totals.add`.
+    """
+    marks = [np.zeros(size, np.uint8) for size in sizes]
+    exact = [np.zeros(size, np.bool_) for size in sizes]
+    if text.drop_exact_duplicates:
+        exact = duplicates.find_exact(load_fingerprints, sizes)
+        for mark, is_exact in zip(marks, exact, strict=True):
+            mark[is_exact] = summary.EXACT_DUPLICATE
+    if text.near_duplicate_threshold:
+        near = duplicates.find_near(
+            load_signatures, sizes, text.near_duplicate_threshold, exclude=exact
+        )
+        for mark, is_near in zip(marks, near, strict=True):
+            mark[is_near] = summary.NEAR_DUPLICATE
+    return marks
+
+
+def _total(work: work_folder.WorkFolder, data: config_lib.DataConfig) -> summary.Totals:
+    totals = summary.Totals.empty()
+    for name in work.block_names():
+        totals.add(work.read_documents(name), work.read_dropped(name), data)
+    return totals
+
+
+def nothing_made(
+    paths: Sequence[str], totals: summary.Totals, data: config_lib.DataConfig
+) -> str:
+    """Says why there is no training record."""
+    where = f"{', '.join(paths[:3])}{', …' if len(paths) > 3 else ''}"
+    if not totals.tallies["documents_read"]:
+        return (
+            f"the input {where} holds no document; give files with text in the format "
+            "that text.input_format says"
+        )
+    return (
+        f"{where}: no document gave a training record, which takes one of two words or "
+        f"more that is neither dropped nor held out (data.heldout_rate is "
+        f"{data.heldout_rate}); give more text"
+    )
+
+
+def count_shards(totals: summary.Totals, data: config_lib.DataConfig) -> dict[str, int]:
+    """The number of shards of each split that has records."""
+    return {
+        split: shards.num_shards(data, split, totals.tallies[f"bytes/{split}"])
+        for split, counter in totals.splits.items()
+        if counter["records"]
+    }
+
+
+def _make_shards(
+    totals: summary.Totals,
+    settings: blocks.Settings,
+    work: work_folder.WorkFolder,
+    pool: processes.Pool,
+) -> dict[str, list[schema.Shard]]:
+    """Makes the shards that are not done; of each split all, in order."""
+    counts = count_shards(totals, settings.data)
+    tasks = [
+        ("make_shard", split, number, count)
+        for split, count in counts.items()
+        for number in range(count)
+    ]
+    made: dict[str, dict[int, schema.Shard]] = {split: {} for split in counts}
+    with tqdm.tqdm(
+        desc="shards", total=len(tasks), unit="shard", mininterval=1.0
+    ) as bar:
+        for (_, split, number, _), shard in pool.do_all(iter(tasks)):
+            made[split][number] = shard
+            bar.update()
+    return {split: [of[n] for n in sorted(of)] for split, of in made.items()}
+
+
+def _count(
+    shards_by_split: dict[str, list[schema.Shard]],
+    work: work_folder.WorkFolder,
+    vocab_size: int,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Tokens and masked tokens by id of each split; int64 [V] each."""
+    tokens = {split: np.zeros(vocab_size, np.int64) for split in schema.SPLITS}
+    masked = {split: np.zeros(vocab_size, np.int64) for split in schema.SPLITS}
+    for split, of_split in shards_by_split.items():
+        for shard in of_split:
+            if of_shard := work.read_shard_counts(shard.name):
+                tokens[split] += of_shard.tokens
+                masked[split] += of_shard.masked
+    return tokens, masked
+
+
+@contextlib.contextmanager
+def _leaving(work: work_folder.WorkFolder) -> Iterator[None]:
+    """Sees to the work folder when a run ends, by an error or not."""
+    try:
+        yield
+    except ValueError:
+        if not work.has_blocks():  # nothing to go on from
+            work.clear()
+        raise
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OSError(
+            f"no space is left on the disk of {work.path}. What is done stays there: "
+            "make room, then give the same command again"
+        ) from error
+    finally:
+        work.close()
+
+
+def describe(manifest: schema.Manifest, output_dir: str) -> str:
     """A few lines on what was made."""
-    lines = []
+    documents, characters = manifest.documents, manifest.characters
+    lines = [
+        f"read {documents['read']:,} documents of {characters['read']:,} characters; "
+        f"kept {documents['kept']:,}{_reasons(documents['dropped'])}"
+    ]
     for name, split in manifest.splits.items():
         statistics = split.statistics
+        masked = (
+            "to be masked in training"
+            if manifest.data["masking"] == "dynamic"
+            else f"masked {statistics['masked_rate']:.2%} of the tokens"
+        )
         lines.append(
             f"{name}: {split.num_records:,} records of {split.num_documents:,} "
-            f"documents in {len(split.shards)} shards; masked "
-            f"{statistics['masked_rate']:.2%} of the tokens; padding "
+            f"documents in {len(split.shards)} shards; {masked}; padding "
             f"{statistics['padding_rate']:.1%}"
         )
     entropy = manifest.heldout_unigram_entropy
@@ -361,17 +401,20 @@ def _summary(manifest: schema.Manifest, output_dir: str) -> str:
     return "\n".join([*lines, f"wrote {output_dir}"])
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags of this binary.
+def _reasons(dropped: Mapping[str, int]) -> str:
+    text = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+    return f"; dropped {text.replace('_', ' ')}" if text else ""
 
-    Not at import, since a process may import several binaries, and each flag can be
-    defined but once in a process.
-    """
+
+def define_shared_flags(flag_values: flags.FlagValues) -> None:
+    """Defines the flags that do not depend on where the work is done."""
     values = flag_values
     flags.DEFINE_list(
         "input",
         None,
-        "Globs of UTF-8 text files, an empty line between documents.",
+        "Globs of input files, plain or .gz, .bz2, .xz, .zst. Their format is the "
+        "setting text.input_format: by default UTF-8 text with an empty line between "
+        "documents.",
         values,
     )
     flags.DEFINE_string(
@@ -384,23 +427,42 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_multi_string(
         "set", [], "One setting, such as data.dupe_factor=2.", values
     )
+    flags.DEFINE_bool(
+        "overwrite",
+        False,
+        "Replace the records that are in the folder, and unfinished work.",
+        values,
+    )
+    flags.DEFINE_list(
+        "evaluation_input",
+        [],
+        "Globs of text files whose texts must not occur in the records.",
+        values,
+    )
+    flags.mark_flags_as_required(["input", "vocab_model", "output_dir"], values)
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines the flags: here, so that another binary's can live in one process."""
+    define_shared_flags(flag_values)
     flags.DEFINE_integer(
         "num_workers",
         os.cpu_count() or 1,
         "Worker processes; 1 works without any.",
         lower_bound=1,
-        flag_values=values,
+        flag_values=flag_values,
     )
-    flags.DEFINE_bool(
-        "overwrite", False, "Replace the records that are in the folder.", values
+    flags.DEFINE_string(
+        "work_dir",
+        "",
+        "A local folder for unfinished work, twice the size of the records; by default "
+        "within --output_dir.",
+        flag_values,
     )
-    flags.mark_flags_as_required(["input", "vocab_model", "output_dir"], values)
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Reads the flags, makes the records, and says what was made."""
-    # TensorFlow has greeted once; its workers' greetings would break the progress bar.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     with binary.user_errors():
         binary.refuse_arguments(argv)
         manifest = create_pretraining_data(
@@ -410,8 +472,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             config_lib.load(flag_values.config, flag_values.set),
             flag_values.num_workers,
             flag_values.overwrite,
+            flag_values.work_dir,
+            flag_values.evaluation_input,
         )
-    print(_summary(manifest, flag_values.output_dir))
+    print(describe(manifest, flag_values.output_dir))
 
 
 if __name__ == "__main__":

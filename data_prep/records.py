@@ -1,355 +1,256 @@
-"""Records: their bytes, their shards, and what is counted in them.
+"""The bytes of a record: a serialized `tf.train.Example`, written by compiled loops.
 
-`albert_tf.schema` fixes what lies in a record and in the manifest. `RecordWriter`
-shuffles all records of a run with the memory of one shard, and lets its files appear
-under their final names only when all of them are whole.
+`albert_tf.schema` says what lies in a record. The features stand in the order of their
+names, as protobuf's deterministic serialization has them, and equal records have equal
+bytes; a test compares them with protobuf's own.
 """
 
-import collections
-import contextlib
-import dataclasses
-import hashlib
-import os
-import struct
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-
 import numpy as np
-import tensorflow as tf
 
-from albert_tf import schema
-from data_prep import masking
+from albert_tf import compiled
 
-_BLOCK = 1 << 20
-_BUCKET_HEADER = struct.Struct("<QI")  # sort key, number of bytes
-
-
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """One training example; the fields are those of `schema.RECORD_FEATURES`.
-
-    Attributes:
-      input_ids: int32 [num_tokens].
-      segment_a_length: tokens from [CLS] to the first [SEP].
-      masked_lm_positions: int32 [num_masked].
-      masked_lm_ids: int32 [num_masked].
-      next_sentence_labels: `schema.SWAPPED` or `schema.IN_ORDER`.
-    """
-
-    input_ids: np.ndarray
-    segment_a_length: int
-    masked_lm_positions: np.ndarray
-    masked_lm_ids: np.ndarray
-    next_sentence_labels: int
+_INPUT_IDS, _IS_WORD_START, _MASKED_IDS, _MASKED_POSITIONS, _LABELS, _LENGTH = (
+    np.frombuffer(name, np.uint8)
+    for name in (
+        b"input_ids",
+        b"is_word_start",
+        b"masked_lm_ids",
+        b"masked_lm_positions",
+        b"next_sentence_labels",
+        b"segment_a_length",
+    )
+)
+_POSITION_BYTES = 2
+# Tags of protobuf's fields: the number of the field, and that a length follows.
+_FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
+_BYTES_LIST, _INT64_LIST = _FIELD_1, _FIELD_3
 
 
-def _dtype(kind: str, vocab_size: int) -> np.dtype:
-    name = schema.id_dtype(vocab_size) if kind == "ids" else schema.POSITION_DTYPE
-    return np.dtype(name).newbyteorder("<")
+@compiled.kernel
+def static_size(num_tokens, num_masked, segment_a_length, id_bytes):
+    """Bytes of a masked record behind its own head, and with it."""
+    size = (
+        _feature_size(_INPUT_IDS, num_tokens * id_bytes)
+        + _feature_size(_MASKED_IDS, num_masked * id_bytes)
+        + _feature_size(_MASKED_POSITIONS, num_masked * _POSITION_BYTES)
+        + _feature_size(_LABELS, 1)
+        + _feature_size(_LENGTH, _varint_size(segment_a_length))
+    )
+    return size, 1 + _varint_size(size) + size
 
 
-def serialize_record(record: Record, vocab_size: int) -> bytes:
-    """The record as a serialized `tf.train.Example`; equal records, equal bytes."""
-    example = tf.train.Example()
-    features = example.features.feature
-    for name, kind in schema.RECORD_FEATURES.items():
-        value = getattr(record, name)
-        if kind == "int64":
-            features[name].int64_list.value.append(value)
-        else:
-            data = value.astype(_dtype(kind, vocab_size)).tobytes()
-            features[name].bytes_list.value.append(data)
-    return example.SerializeToString(deterministic=True)
+@compiled.kernel
+def dynamic_size(num_tokens, segment_a_length, id_bytes):
+    """Bytes of a record without masks behind its own head, and with it."""
+    size = (
+        _feature_size(_INPUT_IDS, num_tokens * id_bytes)
+        + _feature_size(_IS_WORD_START, (num_tokens + 7) // 8)
+        + _feature_size(_LABELS, 1)
+        + _feature_size(_LENGTH, _varint_size(segment_a_length))
+    )
+    return size, 1 + _varint_size(size) + size
 
 
-def parse_record(serialized: bytes, vocab_size: int) -> dict[str, np.ndarray | int]:
-    """Reads what `serialize_record` wrote, without TensorFlow's ops.
-
-    Returns:
-      The features by name: int32 arrays, and int for the single numbers.
-
-    Raises:
-      ValueError: a feature is missing, or its bytes are no whole number of items.
-    """
-    features = tf.train.Example.FromString(serialized).features.feature
-    values: dict[str, np.ndarray | int] = {}
-    for name, kind in schema.RECORD_FEATURES.items():
-        feature = features[name]
-        items = (
-            feature.int64_list.value if kind == "int64" else feature.bytes_list.value
-        )
-        if len(items) != 1:
-            raise ValueError(f"a record must hold one {name}; received {len(items)}")
-        if kind == "int64":
-            values[name] = int(items[0])
-        else:
-            array = np.frombuffer(items[0], _dtype(kind, vocab_size))
-            values[name] = array.astype(np.int32)
-    return values
-
-
-def unmask(values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The tokens of a parsed record before masking; int32 [num_tokens]."""
-    tokens = values["input_ids"].copy()
-    tokens[values["masked_lm_positions"]] = values["masked_lm_ids"]
-    return tokens
-
-
-@dataclasses.dataclass
-class SplitCounts:
-    """What is counted in the records of one split; whole numbers, so sums are exact.
-
-    Attributes:
-      num_documents: each once, however many copies were made.
-      num_documents_without_records: of these, those that gave no record.
-      labels: int64 [2], records by label.
-      tokens: int64 [V], tokens of the records before masking.
-      masked: int64 [V], masked tokens by what stood there.
-      drawn_lengths, placed_lengths: int64 [max_ngram], see `masking.MaskedTokens`.
-      kinds: int64 [3], replacements by kind.
-      dropped: tokens in no record by reason, over all copies.
-    """
-
-    num_documents: int
-    num_documents_without_records: int
-    labels: np.ndarray
-    tokens: np.ndarray
-    masked: np.ndarray
-    drawn_lengths: np.ndarray
-    placed_lengths: np.ndarray
-    kinds: np.ndarray
-    dropped: collections.Counter
-
-    @classmethod
-    def zeros(cls, vocab_size: int, max_ngram: int) -> "SplitCounts":
-        """Nothing counted yet."""
-        return cls(
-            num_documents=0,
-            num_documents_without_records=0,
-            labels=np.zeros(2, np.int64),
-            tokens=np.zeros(vocab_size, np.int64),
-            masked=np.zeros(vocab_size, np.int64),
-            drawn_lengths=np.zeros(max_ngram, np.int64),
-            placed_lengths=np.zeros(max_ngram, np.int64),
-            kinds=np.zeros(len(masking.KINDS), np.int64),
-            dropped=collections.Counter(),
-        )
-
-    def add(self, other: "SplitCounts") -> None:
-        """Adds what was counted elsewhere."""
-        for field in dataclasses.fields(self):
-            total = getattr(self, field.name) + getattr(other, field.name)
-            setattr(self, field.name, total)
-
-    def statistics(self, seq_length: int, unk_id: int) -> dict[str, object]:
-        """The statistics of a manifest's split, as plain values.
-
-        Args:
-          seq_length: S, the padded length of a record.
-          unk_id: the id of the unknown piece.
-        """
-        num_records, num_tokens = int(self.labels.sum()), int(self.tokens.sum())
-        num_masked = int(self.masked.sum())
-        return {
-            "num_tokens": num_tokens,
-            "mean_length": round(num_tokens / num_records, 6),
-            "padding_rate": round(1.0 - num_tokens / (num_records * seq_length), 6),
-            "num_masked": num_masked,
-            "masked_rate": round(num_masked / num_tokens, 6),
-            "drawn_ngram_lengths": _by_length(self.drawn_lengths),
-            "placed_ngram_lengths": _by_length(self.placed_lengths),
-            "replacements": dict(zip(masking.KINDS, self.kinds.tolist(), strict=True)),
-            "labels": {str(i): int(n) for i, n in enumerate(self.labels)},
-            "unknown_rate": round(int(self.tokens[unk_id]) / num_tokens, 6),
-            "num_documents_without_records": self.num_documents_without_records,
-            "dropped_tokens": dict(sorted(self.dropped.items())),
-        }
-
-
-def _by_length(counts: np.ndarray) -> dict[str, int]:
-    return {str(n): int(count) for n, count in enumerate(counts, 1)}
-
-
-def unigram_entropy(
-    train_tokens: np.ndarray, heldout_masked: np.ndarray, vocabulary_ids: np.ndarray
-) -> float | None:
-    """Cross-entropy of masked held-out tokens under the training frequencies.
+@compiled.kernel
+def put_static(
+    buffer, at, input_ids, positions, labels, segment_a_length, pair_label, id_bytes
+):
+    """Writes a masked record.
 
     Args:
-      train_tokens: int64 [V], how often each id stands in the training records.
-      heldout_masked: int64 [V], how often each id was masked in the held-out records.
-      vocabulary_ids: int [R], the ids that text can hold: no control symbols. One is
-        added to the count of each.
+      buffer: uint8, with room for `static_size`.
+      at: where to write.
+      input_ids: int32 [num_tokens], with masks.
+      positions: int32 [num_masked].
+      labels: int32 [num_masked].
+      segment_a_length: see `schema.record_features`.
+      pair_label: 0 or 1.
+      id_bytes: 2 or 4.
 
     Returns:
-      Nats a token; None if nothing was masked.
+      The place behind the record.
     """
-    counts = train_tokens[vocabulary_ids] + 1.0
-    masked = heldout_masked[vocabulary_ids]
-    if not masked.sum():
-        return None
-    log_probabilities = np.log(counts / counts.sum())
-    return round(float(-(masked * log_probabilities).sum() / masked.sum()), 6)
+    num_tokens, num_masked = len(input_ids), len(positions)
+    size, _ = static_size(num_tokens, num_masked, segment_a_length, id_bytes)
+    buffer[at] = _FIELD_1
+    at = _put_varint(buffer, at + 1, size)
+    at = _put_head(buffer, at, _INPUT_IDS, _BYTES_LIST, num_tokens * id_bytes)
+    at = _put_integers(buffer, at, input_ids, id_bytes)
+    at = _put_head(buffer, at, _MASKED_IDS, _BYTES_LIST, num_masked * id_bytes)
+    at = _put_integers(buffer, at, labels, id_bytes)
+    num_bytes = num_masked * _POSITION_BYTES
+    at = _put_head(buffer, at, _MASKED_POSITIONS, _BYTES_LIST, num_bytes)
+    at = _put_integers(buffer, at, positions, _POSITION_BYTES)
+    return _put_pair(buffer, at, pair_label, segment_a_length)
 
 
-class RecordWriter:
-    """Writes the splits of a run into one folder, shuffled.
+@compiled.kernel
+def put_dynamic(
+    buffer, at, input_ids, is_word_start, segment_a_length, pair_label, id_bytes
+):
+    """Writes a record without masks.
 
-    A record comes with a shard and a random sort key. `add` appends it to the shard's
-    bucket, a temporary file; `finish` reads bucket by bucket, sorts and writes the
-    shards, so that the memory needed is that of one shard. All of it happens in a
-    temporary folder inside the output folder. Use it as a context manager: whatever
-    ends it before `publish` is through leaves nothing under a final name.
+    Args:
+      buffer: uint8, with room for `dynamic_size`.
+      at: where to write.
+      input_ids: int32 [num_tokens].
+      is_word_start: bool [num_tokens].
+      segment_a_length: see `schema.record_features`.
+      pair_label: 0 or 1.
+      id_bytes: 2 or 4.
+
+    Returns:
+      The place behind the record.
     """
+    num_tokens = len(input_ids)
+    size, _ = dynamic_size(num_tokens, segment_a_length, id_bytes)
+    buffer[at] = _FIELD_1
+    at = _put_varint(buffer, at + 1, size)
+    at = _put_head(buffer, at, _INPUT_IDS, _BYTES_LIST, num_tokens * id_bytes)
+    at = _put_integers(buffer, at, input_ids, id_bytes)
+    num_bytes = (num_tokens + 7) // 8
+    at = _put_head(buffer, at, _IS_WORD_START, _BYTES_LIST, num_bytes)
+    buffer[at : at + num_bytes] = 0
+    for place in range(num_tokens):
+        if is_word_start[place]:
+            buffer[at + place // 8] |= 1 << (place % 8)
+    return _put_pair(buffer, at + num_bytes, pair_label, segment_a_length)
 
-    def __init__(
-        self,
-        output_dir: str,
-        vocabulary: bytes,
-        num_shards: Mapping[str, int],
-        overwrite: bool = False,
-    ):
-        """Makes the folders.
 
-        Args:
-          output_dir: the folder of records, made if need be.
-          vocabulary: the bytes of the vocabulary, which is copied beside the records.
-          num_shards: the number of shards of each split.
-          overwrite: whether records that are there already give way to the new ones.
+@compiled.kernel
+def count_tokens(data, starts, id_bytes, is_dynamic, tokens, masked):
+    """Counts the tokens of records before masking.
 
-        Raises:
-          ValueError: the folder cannot be written, or holds records already.
-        """
-        self._output_dir = output_dir
-        self._vocabulary = vocabulary
-        self._num_shards = dict(num_shards)
-        self._overwrite = overwrite
-        self._folder = os.path.join(output_dir, f".incomplete-{uuid.uuid4().hex}")
-        self._buckets: dict[tuple[str, int], tf.io.gfile.GFile] = {}
-        self._published: list[str] = []
-        self._is_finished = False
-        try:
-            tf.io.gfile.makedirs(output_dir)
-            existing = self._existing()
-            if existing and not overwrite:
-                raise ValueError(
-                    f"--output_dir must not hold records yet; {output_dir} has "
-                    f"{os.path.basename(existing[0])}. Remove it, choose another "
-                    "folder, or pass --overwrite"
-                )
-            tf.io.gfile.makedirs(self._folder)
-            for split, count in num_shards.items():
-                for shard in range(count):
-                    bucket = tf.io.gfile.GFile(self._bucket(split, shard), "wb")
-                    bucket.write(b"")  # opens it: what cannot be written fails here
-                    self._buckets[split, shard] = bucket
-        except tf.errors.OpError as error:
-            self._clear()
-            raise ValueError(
-                f"--output_dir must be a folder that can be written; {output_dir} "
-                f"cannot: {error.message}"
-            ) from error
+    Args:
+      data: uint8, records that this module wrote.
+      starts: int64 [num_records], where each begins.
+      id_bytes: 2 or 4.
+      is_dynamic: whether the records are without masks.
+      tokens: int64 [V], to which is added how often each id stands in the records.
+      masked: int64 [V], the same for the masked ones; all count as such if dynamic.
+    """
+    for start in starts:
+        _, at = _get_varint(data, start + 1)
+        ids_at, ids_end = _payload(data, at)
+        for place in range(ids_at, ids_end, id_bytes):
+            tokens[_get_integer(data, place, id_bytes)] += 1
+            if is_dynamic:
+                masked[_get_integer(data, place, id_bytes)] += 1
+        if is_dynamic:
+            continue
+        labels_at, labels_end = _payload(data, ids_end)
+        positions_at, _ = _payload(data, labels_end)
+        for i in range((labels_end - labels_at) // id_bytes):
+            label = _get_integer(data, labels_at + i * id_bytes, id_bytes)
+            place = positions_at + i * _POSITION_BYTES
+            position = _get_integer(data, place, _POSITION_BYTES)
+            shown = _get_integer(data, ids_at + position * id_bytes, id_bytes)
+            tokens[shown] -= 1
+            tokens[label] += 1
+            masked[label] += 1
 
-    def __enter__(self) -> "RecordWriter":
-        return self
 
-    def __exit__(self, *_) -> None:
-        self._clear()
+@compiled.kernel
+def _varint_size(value):
+    size = 1
+    while value >= 128:
+        value >>= 7
+        size += 1
+    return size
 
-    def add(self, split: str, shard: int, key: int, serialized: bytes) -> None:
-        """Takes a record for a shard; records of a shard are sorted by key."""
-        header = _BUCKET_HEADER.pack(key, len(serialized))
-        self._buckets[split, shard].write(header + serialized)
 
-    def finish(self, splits: Sequence[str]) -> Iterator[tuple[str, schema.Shard]]:
-        """Writes the shards of the splits that are to be kept.
+@compiled.kernel
+def _put_varint(buffer, at, value):
+    while value >= 128:
+        buffer[at] = (value & 127) | 128
+        value >>= 7
+        at += 1
+    buffer[at] = value
+    return at + 1
 
-        Yields:
-          (split, shard) as each is whole, still in the temporary folder.
-        """
-        for bucket in self._buckets.values():
-            bucket.close()
-        for split in splits:
-            for shard in range(self._num_shards[split]):
-                yield split, self._write_shard(split, shard)
 
-    def publish(self, manifest: schema.Manifest) -> None:
-        """Gives the files their final names, the manifest last."""
-        for name, data in (
-            (schema.VOCAB_FILE, self._vocabulary),
-            (schema.MANIFEST_FILE, manifest.to_json().encode()),
-        ):
-            with tf.io.gfile.GFile(os.path.join(self._folder, name), "wb") as file:
-                file.write(data)
-        if self._overwrite:
-            for path in self._existing():  # the manifest goes first
-                tf.io.gfile.remove(path)
-        names = [s.name for split in manifest.splits.values() for s in split.shards]
-        if not tf.io.gfile.exists(os.path.join(self._output_dir, schema.VOCAB_FILE)):
-            names.append(schema.VOCAB_FILE)
-        for name in [*names, schema.MANIFEST_FILE]:
-            path = os.path.join(self._output_dir, name)
-            tf.io.gfile.rename(os.path.join(self._folder, name), path)
-            self._published.append(path)
-        self._is_finished = True
+@compiled.kernel
+def _get_varint(data, at):
+    value = np.int64(0)
+    shift = 0
+    while data[at] >= 128:
+        value |= np.int64(data[at] & 127) << shift
+        shift += 7
+        at += 1
+    return value | (np.int64(data[at]) << shift), at + 1
 
-    def _clear(self) -> None:
-        """Removes the temporary folder, and what a failed `publish` left."""
-        for bucket in self._buckets.values():
-            with contextlib.suppress(tf.errors.OpError):
-                bucket.close()
-        if not self._is_finished:
-            for path in self._published:
-                with contextlib.suppress(tf.errors.OpError):
-                    tf.io.gfile.remove(path)
-        if tf.io.gfile.exists(self._folder):
-            tf.io.gfile.rmtree(self._folder)
 
-    def _bucket(self, split: str, shard: int) -> str:
-        return os.path.join(self._folder, f"{split}-{shard:05d}.bucket")
+@compiled.kernel
+def _sizes(name, num_bytes):
+    """Lengths of a feature's list, of the feature, and of its entry in the map."""
+    of_list = 1 + _varint_size(num_bytes) + num_bytes
+    of_feature = 1 + _varint_size(of_list) + of_list
+    of_name = 1 + _varint_size(len(name)) + len(name)
+    return of_list, of_feature, of_name + 1 + _varint_size(of_feature) + of_feature
 
-    def _write_shard(self, split: str, shard: int) -> schema.Shard:
-        bucket = self._bucket(split, shard)
-        with tf.io.gfile.GFile(bucket, "rb") as file:
-            data = memoryview(file.read())
-        tf.io.gfile.remove(bucket)
-        records = []
-        place = 0
-        while place < len(data):
-            key, size = _BUCKET_HEADER.unpack_from(data, place)
-            place += _BUCKET_HEADER.size
-            records.append((key, place, size))
-            place += size
-        records.sort()
-        name = f"{split}-{shard:05d}-of-{self._num_shards[split]:05d}.tfrecord"
-        path = os.path.join(self._folder, name)
-        with tf.io.TFRecordWriter(path) as writer:
-            for _, place, size in records:
-                writer.write(data[place : place + size].tobytes())
-        num_bytes, digest = 0, hashlib.sha256()
-        with tf.io.gfile.GFile(path, "rb") as file:
-            while block := file.read(_BLOCK):
-                num_bytes += len(block)
-                digest.update(block)
-        return schema.Shard(name, len(records), num_bytes, digest.hexdigest())
 
-    def _existing(self) -> list[str]:
-        """What lies in the output folder under names that a run gives."""
-        patterns = [schema.MANIFEST_FILE] + [
-            f"{split}-?????-of-?????.tfrecord"
-            for split in (schema.TRAIN, schema.HELDOUT)
-        ]
-        paths = [
-            path
-            for pattern in patterns
-            for path in sorted(
-                tf.io.gfile.glob(os.path.join(self._output_dir, pattern))
-            )
-        ]
-        vocabulary = os.path.join(self._output_dir, schema.VOCAB_FILE)
-        if tf.io.gfile.exists(vocabulary):
-            with tf.io.gfile.GFile(vocabulary, "rb") as file:
-                # The same vocabulary may lie there: it may be the one that is used.
-                if file.read() != self._vocabulary:
-                    paths.append(vocabulary)
-        return paths
+@compiled.kernel
+def _feature_size(name, num_bytes):
+    _, _, of_entry = _sizes(name, num_bytes)
+    return 1 + _varint_size(of_entry) + of_entry
+
+
+@compiled.kernel
+def _put_head(buffer, at, name, kind, num_bytes):
+    """Writes all of a feature that stands before its `num_bytes` of payload.
+
+    The payload is one string of bytes (`_BYTES_LIST`), or the packed integers of an
+    `_INT64_LIST`: their heads differ in the kind alone.
+    """
+    of_list, of_feature, of_entry = _sizes(name, num_bytes)
+    buffer[at] = _FIELD_1
+    at = _put_varint(buffer, at + 1, of_entry)
+    buffer[at] = _FIELD_1
+    at = _put_varint(buffer, at + 1, len(name))
+    buffer[at : at + len(name)] = name
+    at += len(name)
+    buffer[at] = _FIELD_2
+    at = _put_varint(buffer, at + 1, of_feature)
+    buffer[at] = kind
+    at = _put_varint(buffer, at + 1, of_list)
+    buffer[at] = _FIELD_1
+    return _put_varint(buffer, at + 1, num_bytes)
+
+
+@compiled.kernel
+def _payload(data, at):
+    """The place of a feature's payload, [start, end), which ends the feature."""
+    _, at = _get_varint(data, at + 1)
+    name_size, at = _get_varint(data, at + 1)
+    at += name_size
+    for _ in range(3):  # the feature, its list, the payload
+        num_bytes, at = _get_varint(data, at + 1)
+    return at, at + num_bytes
+
+
+@compiled.kernel
+def _put_integers(buffer, at, values, width):
+    """Writes integers as `width` little-endian bytes each."""
+    for value in values:
+        for _ in range(width):
+            buffer[at] = value & 255
+            value >>= 8
+            at += 1
+    return at
+
+
+@compiled.kernel
+def _get_integer(data, at, width):
+    value = np.int64(0)
+    for i in range(width):
+        value |= np.int64(data[at + i]) << (8 * i)
+    return value
+
+
+@compiled.kernel
+def _put_pair(buffer, at, pair_label, segment_a_length):
+    at = _put_head(buffer, at, _LABELS, _INT64_LIST, 1)
+    buffer[at] = pair_label
+    num_bytes = _varint_size(segment_a_length)
+    at = _put_head(buffer, at + 1, _LENGTH, _INT64_LIST, num_bytes)
+    return _put_varint(buffer, at, segment_a_length)

@@ -54,7 +54,7 @@ def test_overrides_are_typed_and_the_later_wins():
             "train.num_steps=2e4",
             "optimizer.learning_rate=1",
             "data.lower_case=False",
-            "data.language=de",
+            "text.language=de",
             "train.batch_size=64",
             'optimizer.exclude_patterns=("bias",)',
         ],
@@ -62,7 +62,7 @@ def test_overrides_are_typed_and_the_later_wins():
     assert (changed.train.batch_size, changed.train.num_steps) == (64, 20000)
     assert changed.optimizer.learning_rate == 1.0
     assert isinstance(changed.optimizer.learning_rate, float)
-    assert changed.data.lower_case is False and changed.data.language == "de"
+    assert changed.data.lower_case is False and changed.text.language == "de"
     assert changed.optimizer.exclude_patterns == ("bias",)
     assert changed.model == config.ModelConfig()
 
@@ -97,7 +97,7 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("model.hidden_dropout_rate=1", "must lie in [0, 1); received 1.0"),
         ("data.max_seq_length=513", "must not be larger than model.max_positions"),
         ("data.max_seq_length=4", "must lie between 8 and 65535; received 4"),
-        ("data.sentence_splitter=dots", "must be one of line, sentencex"),
+        ("text.sentence_splitter=dots", "must be one of line, sentencex"),
         ("data.masked_lm_rate=0.0", "must lie in (0, 1); received 0.0"),
         ("optimizer.name=sgd", "must be one of lamb, adamw; received 'sgd'"),
         ("optimizer.decay_from=end", "must be one of start, warmup_end"),

@@ -1,20 +1,22 @@
 """From raw text to records, through the binary's functions."""
 
 import collections
-import dataclasses
 import itertools
 import random
 
 import numpy as np
 import pytest
 import sentencepiece
-import tensorflow as tf
 from absl import flags
 from scipy import stats
 
 from albert_tf import config as config_lib
 from albert_tf import schema, tokenization
-from data_prep import create_pretraining_data, records
+from data_prep import (
+    create_pretraining_data,
+    fast_encoder,
+    record_reader,
+)
 
 CLS, SEP, MASK = 2, 3, 4
 VOCAB_SIZE = 1 << 16
@@ -30,11 +32,24 @@ class NumberTokenizer:
     is_word_start = np.arange(VOCAB_SIZE) % 3 > 0
     replacement_ids = np.array([5, 6], np.int32)
 
-    def normalize(self, text):
-        return text
+    def __init__(self, *_):
+        pass
 
-    def encode_batch(self, texts):
-        return [[int(word) for word in text.split()] for text in texts]
+    @classmethod
+    def from_file(cls, *_):
+        return cls()
+
+
+class NumberEncoder:
+    """Encodes texts of numbers."""
+
+    def __init__(self, tokenizer):
+        pass
+
+    def encode(self, texts):
+        rows = [[int(word) for word in text.split()] for text in texts]
+        ids = np.array(list(itertools.chain(*rows)), np.int32)
+        return ids, np.array([len(row) for row in rows], np.int64)
 
 
 def number_corpus(path, sentence_lengths):
@@ -53,10 +68,8 @@ def number_corpus(path, sentence_lengths):
 
 @pytest.fixture
 def number_tokenizer(monkeypatch):
-    monkeypatch.setattr(
-        tokenization.Tokenizer, "from_file", lambda *_: NumberTokenizer()
-    )
-    return NumberTokenizer()
+    monkeypatch.setattr(tokenization, "Tokenizer", NumberTokenizer)
+    monkeypatch.setattr(fast_encoder, "FastEncoder", NumberEncoder)
 
 
 @pytest.fixture
@@ -68,23 +81,24 @@ def make_config(vocab_size, **data):
     return config_lib.override(
         config_lib.Config(),
         [f"model.vocab_size={vocab_size}"]
-        + [f"data.{name}={value}" for name, value in data.items()],
+        + [
+            f"{name if '.' in name else f'data.{name}'}={value}"
+            for name, value in data.items()
+        ],
     )
 
 
 def read(folder, split, vocab_size):
     """The parsed records of a split, in the order of the shards."""
-    pattern = f"{folder}/{split}-*.tfrecord"
-    return [
-        records.parse_record(serialized, vocab_size)
-        for path in sorted(tf.io.gfile.glob(pattern))
-        for serialized in tf.data.TFRecordDataset(path).as_numpy_iterator()
-    ]
+    text = (folder / "manifest.json").read_text()
+    manifest = schema.Manifest.from_json(text)
+    assert manifest.vocab_size == vocab_size
+    return list(record_reader.iter_records(str(folder), manifest, split))
 
 
 def segments(values):
     """A and B of a parsed record before masking, without special tokens."""
-    tokens = records.unmask(values)
+    tokens = record_reader.unmask(values)
     length = values["segment_a_length"]
     assert tokens[0] == CLS and tokens[length - 1] == tokens[-1] == SEP
     return tokens[1 : length - 1], tokens[length:-1]
@@ -115,7 +129,7 @@ def english_corpus(path, num_documents=60, seed=0):
 
 
 def run(tmp_path, vocab_model, output="out", num_workers=1, **data):
-    settings = {"max_seq_length": 64, "dupe_factor": 2, "num_shards": 3} | data
+    settings = {"max_seq_length": 64, "dupe_factor": 2, "min_shards": 3} | data
     return create_pretraining_data.create_pretraining_data(
         f"{tmp_path}/*.txt",
         vocab_model,
@@ -156,12 +170,12 @@ def test_every_record_is_two_consecutive_segments_of_one_document(
             assert first == last
             assert 5 <= len(values["input_ids"]) <= 64
             assert min(map(len, segments(values))) >= 1
-            is_random = values["input_ids"] != records.unmask(values)
+            is_random = values["input_ids"] != record_reader.unmask(values)
             assert set(values["input_ids"][is_random]) <= {MASK, 5, 6}
         copies = 3 if name == schema.TRAIN else 1
         seen = collections.Counter(t for v in parsed for t in in_order(v).tolist())
         assert max(seen.values()) <= copies  # each token at most once a copy
-        dropped += split.statistics["dropped_tokens"].get("single_word", 0)
+        dropped += split.statistics["tokens_dropped"].get("single_word", 0)
     assert dropped > 0
     assert set(manifest.splits) == {schema.TRAIN, schema.HELDOUT}
 
@@ -276,49 +290,33 @@ def test_heldout_documents_are_disjoint_and_equal_ones_are_on_one_side(
     assert manifest.splits[schema.TRAIN].num_records >= 2 * num_train
 
 
-def test_the_split_follows_the_text_and_the_seed():
-    data = config_lib.DataConfig(heldout_rate=0.5)
-    tokenizer = NumberTokenizer()
-    texts = [[f"{i} {i + 1}", f"{i + 2}"] for i in range(200)]
+def test_the_split_follows_the_text_and_the_seed(tmp_path, number_tokenizer):
+    number_corpus(tmp_path / "a.txt", [[3, 4, 5]] * 200)
+    lines = (tmp_path / "a.txt").read_text()
+    # Where lines end makes no other text.
+    (tmp_path / "b.txt").write_text(
+        "\n\n".join(" ".join(d.split("\n")) for d in lines.split("\n\n"))
+    )
 
-    def splits(data):
-        return [create_pretraining_data.split_of(t, tokenizer, data) for t in texts]
+    def held_out(name, **data):
+        create_pretraining_data.create_pretraining_data(
+            str(tmp_path / name),
+            "vocab",
+            str(tmp_path / "out"),
+            make_config(VOCAB_SIZE, **({"heldout_rate": 0.5, "dupe_factor": 1} | data)),
+            overwrite=True,
+        )
+        return {
+            t
+            for v in read(tmp_path / "out", schema.HELDOUT, VOCAB_SIZE)
+            for t in in_order(v).tolist()
+        }
 
-    assert splits(data) == splits(data)
-    assert splits(data) != splits(dataclasses.replace(data, seed=1))
-    joined = [" ".join(t) for t in texts]  # where lines end makes no other text
-    assert splits(data) == [
-        create_pretraining_data.split_of([t], tokenizer, data) for t in joined
-    ]
-    for rate, split in ((0.0, schema.TRAIN), (1.0, schema.HELDOUT)):
-        assert set(splits(dataclasses.replace(data, heldout_rate=rate))) == {split}
-
-
-def test_bytes_are_those_of_the_input_for_any_number_of_workers(
-    tmp_path, vocab_model, monkeypatch
-):
-    monkeypatch.setattr(create_pretraining_data, "_BATCH_CHARACTERS", 2000)
-    english_corpus(tmp_path / "a.txt")
-    run(tmp_path, vocab_model, "one", heldout_rate=0.2)
-    run(tmp_path, vocab_model, "again", heldout_rate=0.2)
-    run(tmp_path, vocab_model, "two", num_workers=2, heldout_rate=0.2)
-    run(tmp_path, vocab_model, "other", heldout_rate=0.2, seed=7)
-    one, other = contents(tmp_path / "one"), contents(tmp_path / "other")
-    assert len(one) == 6
-    assert contents(tmp_path / "again") == one
-    assert contents(tmp_path / "two") == one
-    changed = {name for name in one if one[name] != other.get(name)}
-    assert changed == set(one) - {"vocab.model"}
-
-
-def test_bytes_do_not_depend_on_how_documents_are_grouped(
-    tmp_path, vocab_model, monkeypatch
-):
-    english_corpus(tmp_path / "a.txt")
-    run(tmp_path, vocab_model, "one")
-    monkeypatch.setattr(create_pretraining_data, "_BATCH_CHARACTERS", 1)
-    run(tmp_path, vocab_model, "alone")
-    assert contents(tmp_path / "one") == contents(tmp_path / "alone")
+    first = held_out("a.txt")
+    assert held_out("a.txt", max_seq_length=16) == first
+    assert held_out("b.txt") == first
+    assert held_out("a.txt", seed=1) != first
+    assert held_out("a.txt", heldout_rate=0.9) > first
 
 
 def command(*arguments):
@@ -486,17 +484,17 @@ def test_real_articles_give_records_as_the_paper_has_them(
     import lzma
 
     with lzma.open(shared_data / "wikipedia_en_good_featured.txt.xz", "rt") as file:
-        (tmp_path / "a.txt").write_text(file.read(400_000))
+        (tmp_path / "a.txt").write_text(file.read(1_500_000))
     manifest = run(
         tmp_path,
         vocab_model,
         max_seq_length=128,
-        sentence_splitter="sentencex",
+        **{"text.sentence_splitter": "sentencex"},
         dupe_factor=4,
     )
     statistics = manifest.splits[schema.TRAIN].statistics
     assert statistics["masked_rate"] == pytest.approx(0.15, abs=0.002)
-    assert statistics["padding_rate"] < 0.25
+    assert statistics["padding_rate"] < 0.3
     assert statistics["unknown_rate"] < 0.02
     drawn = np.array(list(statistics["drawn_ngram_lengths"].values()))
     assert drawn.sum() > 20000

@@ -6,9 +6,10 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 from albert_tf import input_pipeline, schema
-from data_prep import records
+from data_prep import record_reader
 from tests import small_run
 
 
@@ -23,7 +24,10 @@ def manifest(data_dir):
 
 
 def _batches(data_dir, manifest, num_batches, first_step=0, context=None):
-    config = small_run.small_config().train
+    data = manifest.data
+    config = small_run.small_config(
+        f"data.masking={data['masking']}", f"data.pair_loss={data['pair_loss']}"
+    )
     input_fn = input_pipeline.train_input_fn(
         str(data_dir), manifest, config, first_step
     )
@@ -31,16 +35,23 @@ def _batches(data_dir, manifest, num_batches, first_step=0, context=None):
     return list(dataset.take(num_batches).as_numpy_iterator())
 
 
+def _parse(serialized, manifest, keys=None):
+    parser = input_pipeline.Parser(manifest, small_run.small_config().data)
+    if keys is None:
+        keys = np.zeros((len(serialized), 1), np.int64)
+    return parser.parse(tf.constant(serialized), tf.constant(keys))
+
+
 def test_a_batch_holds_what_the_records_hold(data_dir, manifest):
     path = str(data_dir / manifest.splits[schema.TRAIN].shards[0].name)
     serialized = list(tf.data.TFRecordDataset(path).take(5).as_numpy_iterator())
-    batch = input_pipeline.parse_batch(tf.constant(serialized), manifest)
+    batch = _parse(serialized, manifest)
     expected_shapes = schema.model_features(24, 4)
     assert {k: (v.dtype.name, tuple(v.shape[1:])) for k, v in batch.items()} == (
         expected_shapes
     )
     for row, record in enumerate(serialized):
-        values = records.parse_record(record, manifest.vocab_size)
+        values = record_reader.parse_record(record, "static", manifest.vocab_size)
         length, masked = len(values["input_ids"]), len(values["masked_lm_ids"])
         ours = {name: value[row].numpy() for name, value in batch.items()}
         np.testing.assert_array_equal(ours["input_ids"][:length], values["input_ids"])
@@ -105,7 +116,9 @@ def test_evaluation_reads_all_held_out_records_once_and_weighs_filling_zero(
 ):
     split = manifest.splits[schema.HELDOUT]
     batches = list(
-        input_pipeline.eval_dataset(str(data_dir), manifest, 16).as_numpy_iterator()
+        input_pipeline.eval_dataset(
+            str(data_dir), manifest, small_run.small_config()
+        ).as_numpy_iterator()
     )
     weights = np.concatenate([batch["example_weights"] for batch in batches])
     assert {batch["input_ids"].shape for batch in batches} == {(16, 24)}
@@ -120,6 +133,8 @@ def test_evaluation_reads_all_held_out_records_once_and_weighs_filling_zero(
         ("data.max_seq_length=20", "sequence length .* is 24, but .* makes it 20"),
         ("model.vocab_size=5000", "vocabulary size .* is 4000, but .* makes it 5000"),
         ("data.max_predictions_per_seq=2", "number of predictions .* is 4"),
+        ("data.pair_loss=nsp", "pair loss .* is sop, but data.pair_loss makes it nsp"),
+        ("data.masking=dynamic", "masking .* is static, but .* makes it dynamic"),
         ("data.lower_case=false", "lower_case was True for the records .* is False"),
     ],
 )
@@ -169,7 +184,124 @@ def test_ids_beyond_two_bytes_are_read(manifest):
     )
     feature["segment_a_length"].int64_list.value.append(3)
     feature["next_sentence_labels"].int64_list.value.append(1)
-    batch = input_pipeline.parse_batch(tf.constant([record.SerializeToString()]), large)
+    batch = _parse([record.SerializeToString()], large)
     assert batch["input_ids"][0, :5].numpy().tolist() == ids.tolist()
     assert batch["segment_ids"][0, :6].numpy().tolist() == [0, 0, 0, 1, 1, 0]
     assert batch["masked_lm_ids"][0].numpy().tolist() == [70_000, 0, 0, 0]
+
+
+# ---- Records without masks ----
+
+
+@pytest.fixture(scope="module")
+def dynamic_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dynamic")
+    return small_run.write_records(
+        folder, "data.masking=dynamic", "data.dupe_factor=1", "data.compression=gzip"
+    )
+
+
+@pytest.fixture(scope="module")
+def dynamic_manifest(dynamic_dir):
+    return input_pipeline.read_manifest(str(dynamic_dir))
+
+
+def _unmasked(batch):
+    tokens = batch["input_ids"].copy()
+    for row in range(len(tokens)):
+        places = batch["masked_lm_positions"][row][batch["masked_lm_weights"][row] > 0]
+        labels = batch["masked_lm_ids"][row][batch["masked_lm_weights"][row] > 0]
+        tokens[row, places] = labels
+    return tokens
+
+
+def test_each_epoch_masks_the_same_text_anew(dynamic_dir, dynamic_manifest):
+    num_records = dynamic_manifest.splits[schema.TRAIN].num_records
+    batches = _batches(dynamic_dir, dynamic_manifest, 3 * num_records // 8)
+    texts = [row.tobytes() for b in batches for row in _unmasked(b)]
+    masks = [row.tobytes() for b in batches for row in b["masked_lm_positions"]]
+    first, second = slice(0, num_records), slice(num_records, 2 * num_records)
+    assert sorted(texts[first]) == sorted(texts[second])
+    by_text = dict(zip(texts[first], masks[first], strict=True))
+    changed = [
+        by_text[text] != mask
+        for text, mask in zip(texts[second], masks[second], strict=True)
+    ]
+    assert np.mean(changed) > 0.8
+    shapes = {k: (v.dtype.name, v.shape[1:]) for k, v in batches[0].items()}
+    assert shapes == schema.model_features(24, 4)
+
+
+def test_a_run_that_resumes_draws_the_same_masks(dynamic_dir, dynamic_manifest):
+    whole = _rows(_batches(dynamic_dir, dynamic_manifest, 40))
+    resumed = _rows(_batches(dynamic_dir, dynamic_manifest, 7, first_step=33))
+    assert resumed == whole[8 * 33 :]
+
+
+def test_evaluation_draws_the_same_masks_each_time(dynamic_dir, dynamic_manifest):
+    config = small_run.small_config("data.masking=dynamic")
+    dataset = input_pipeline.eval_dataset(str(dynamic_dir), dynamic_manifest, config)
+    first, second = (_rows(dataset.as_numpy_iterator()) for _ in range(2))
+    assert first == second
+
+
+def test_records_without_masks_leave_the_rate_to_the_trainer(
+    dynamic_dir, dynamic_manifest
+):
+    config = small_run.small_config(
+        "data.masking=dynamic", "data.masked_lm_rate=0.4", "data.max_ngram=1"
+    )
+    input_pipeline.check_manifest(str(dynamic_dir), dynamic_manifest, config)
+    input_fn = input_pipeline.train_input_fn(str(dynamic_dir), dynamic_manifest, config)
+    (batch,) = input_fn(tf.distribute.InputContext()).take(1).as_numpy_iterator()
+    assert batch["masked_lm_ids"].shape == (8, 10)
+    share = batch["masked_lm_weights"].sum() / batch["input_mask"].sum()
+    assert 0.3 < share < 0.45
+
+
+def _law_counts(batches):
+    """Replacements by kind, masked tokens, and all tokens."""
+    kinds, masked, tokens = np.zeros(3), 0, 0
+    for batch in batches:
+        weights = batch["masked_lm_weights"] > 0
+        shown = np.take_along_axis(
+            batch["input_ids"], batch["masked_lm_positions"], axis=1
+        )[weights]
+        labels = batch["masked_lm_ids"][weights]
+        is_mask, is_kept = shown == 4, shown == labels
+        kinds += [is_mask.sum(), is_kept.sum(), (~is_mask & ~is_kept).sum()]
+        masked += weights.sum()
+        tokens += batch["input_mask"].sum()
+    return kinds, masked, tokens
+
+
+def test_masks_drawn_in_training_follow_the_law_of_those_in_records(tmp_path):
+    """The same text, masked in both ways; each count within its 99.9% interval."""
+    settings = ("data.heldout_rate=0", "data.short_seq_rate=0")
+    static_dir = small_run.write_records(
+        tmp_path / "static", "data.dupe_factor=40", *settings
+    )
+    dynamic_dir = small_run.write_records(
+        tmp_path / "dynamic", "data.dupe_factor=40", "data.masking=dynamic", *settings
+    )
+    counts, lengths = [], []
+    for folder in (static_dir, dynamic_dir):
+        manifest = input_pipeline.read_manifest(str(folder))
+        num_batches = manifest.splits[schema.TRAIN].num_records // 8
+        batches = _batches(folder, manifest, num_batches)
+        kinds, masked, tokens = _law_counts(batches)
+        counts.append([*kinds, tokens - masked])
+        gaps = [
+            np.diff(row[weights > 0])
+            for b in batches
+            for row, weights in zip(
+                b["masked_lm_positions"], b["masked_lm_weights"], strict=True
+            )
+        ]
+        # How masked tokens lie to one another tells the lengths of spans.
+        lengths.append(
+            np.bincount(np.minimum(np.concatenate(gaps), 8), minlength=9)[1:]
+        )
+    assert min(counts[0]) > 500
+    assert stats.chi2_contingency(counts).pvalue > 0.001
+    assert stats.chi2_contingency(lengths).pvalue > 0.001

@@ -1,10 +1,12 @@
 """n-gram masking of whole words."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from data_prep import masking
+from albert_tf import masking, random_stream
 
 CLS, SEP, MASK = 2, 3, 4
 VOCAB_SIZE = 1000
@@ -29,28 +31,56 @@ def make_sequence(
     return np.array([CLS, *a, SEP, *b, SEP], np.int32), len(a) + 2
 
 
-def mask(tokens, segment_a_length, rng, **settings):
-    return masking.mask_tokens(
-        tokens,
+class Masked(NamedTuple):
+    """A masked sequence, and what was counted."""
+
+    input_ids: np.ndarray
+    positions: np.ndarray
+    labels: np.ndarray
+    drawn_lengths: np.ndarray
+    placed_lengths: np.ndarray
+    kinds: np.ndarray
+
+
+def stream(*key):
+    return random_stream.open_stream(np.array(key, np.uint64))
+
+
+def make_law(rate=0.15, max_predictions=1000, max_ngram=3, law="shorter"):
+    return masking.make_law(
+        max_ngram, law, rate, max_predictions, 2000, MASK, REPLACEMENT_IDS
+    )
+
+
+def mask(tokens, segment_a_length, source, **settings):
+    law = make_law(**settings)
+    max_ngram = len(law.cumulative)
+    input_ids = tokens.copy()
+    positions, labels = np.zeros((2, len(tokens)), np.int32)
+    drawn, placed = np.zeros((2, max_ngram), np.int64)
+    kinds = np.zeros(3, np.int64)
+    num_masked = masking.mask_sequence(
+        input_ids,
+        IS_WORD_START[tokens],
         segment_a_length,
-        IS_WORD_START,
-        **{
-            "masked_lm_rate": 0.15,
-            "max_predictions": 1000,
-            "max_ngram": 3,
-            "mask_id": MASK,
-            "replacement_ids": REPLACEMENT_IDS,
-            "rng": rng,
-        }
-        | settings,
+        law,
+        source,
+        positions,
+        labels,
+        drawn,
+        placed,
+        kinds,
+    )
+    return Masked(
+        input_ids, positions[:num_masked], labels[:num_masked], drawn, placed, kinds
     )
 
 
 def many(count, **settings):
     rng = np.random.default_rng(5)
-    for _ in range(count):
+    for number in range(count):
         tokens, length = make_sequence(rng, *rng.integers(20, 60, size=2))
-        yield tokens, length, mask(tokens, length, rng, **settings)
+        yield tokens, length, mask(tokens, length, stream(number), **settings)
 
 
 def words_of(tokens, segment_a_length):
@@ -78,12 +108,12 @@ def test_ngram_probabilities_are_the_papers():
 def test_the_budget_is_a_share_at_least_one_and_capped(
     num_tokens, max_predictions, expected
 ):
-    assert masking.num_to_mask(num_tokens, 0.15, max_predictions) == expected
+    assert make_law(max_predictions=max_predictions).budgets[num_tokens] == expected
 
 
 def test_a_rate_of_almost_one_masks_every_word_and_no_special_token():
     tokens = np.array([CLS, 20, 700, 21, SEP, 22, 23, 701, 702, SEP], np.int32)
-    masked = mask(tokens, 5, np.random.default_rng(0), masked_lm_rate=0.99)
+    masked = mask(tokens, 5, stream(0), rate=0.99)
     assert masked.positions.tolist() == [1, 2, 3, 5, 6, 7, 8]
     assert masked.labels.tolist() == [20, 700, 21, 22, 23, 701, 702]
     assert masked.input_ids[[0, 4, 9]].tolist() == [CLS, SEP, SEP]
@@ -91,29 +121,36 @@ def test_a_rate_of_almost_one_masks_every_word_and_no_special_token():
 
 def test_a_segments_first_token_begins_a_word():
     tokens = np.array([CLS, 700, 701, SEP, 702, 20, SEP], np.int32)
-    rng = np.random.default_rng(0)
     chosen = {
-        tuple(mask(tokens, 4, rng, max_ngram=1, max_predictions=2).positions)
-        for _ in range(200)
+        tuple(mask(tokens, 4, stream(i), max_ngram=1, max_predictions=2).positions)
+        for i in range(200)
     }
     # The budget is 1, for which the first word is too long.
     assert chosen == {(4,), (5,)}
 
 
-def test_lengths_are_drawn_by_the_papers_law():
+@pytest.mark.parametrize(
+    ("law", "literal"),
+    [
+        ("shorter", [6 / 11, 3 / 11, 2 / 11]),
+        ("uniform", [1 / 3, 1 / 3, 1 / 3]),
+        ("longer", [1 / 6, 2 / 6, 3 / 6]),
+    ],
+)
+def test_lengths_are_drawn_by_the_law(law, literal):
     # Differs from the original, whose lengths are biased towards short spans.
-    drawn = sum(m.drawn_lengths for _, _, m in many(4000))
+    drawn = sum(m.drawn_lengths for _, _, m in many(4000, law=law))
     assert drawn.sum() >= 20000
-    expected = masking.ngram_probabilities(3) * drawn.sum()
+    expected = np.array(literal) * drawn.sum()
     assert stats.chisquare(drawn, expected).pvalue > 0.001
 
 
 def test_lengths_are_placed_as_drawn_but_for_the_last():
     rng = np.random.default_rng(8)
     drawn = placed = 0
-    for _ in range(300):
+    for number in range(300):
         tokens, length = make_sequence(rng, 200, 200, (1.0, 0.0, 0.0))
-        masked = mask(tokens, length, rng)
+        masked = mask(tokens, length, stream(number))
         drawn, placed = drawn + masked.drawn_lengths, placed + masked.placed_lengths
     # Only the last span of a sequence may be cut, from 3 or 2 words to 1 or 2.
     assert np.abs(drawn - placed).max() <= 300
@@ -140,7 +177,7 @@ def test_special_tokens_are_never_masked_and_labels_give_the_text_back():
 def test_the_budget_is_never_exceeded_and_reached_but_for_long_words(cap):
     reached = budgets = 0
     for tokens, _, masked in many(300, max_predictions=cap):
-        budget = masking.num_to_mask(len(tokens), 0.15, cap)
+        budget = make_law(max_predictions=cap).budgets[len(tokens)]
         assert len(masked.positions) <= budget
         reached += len(masked.positions)
         budgets += budget
@@ -149,7 +186,7 @@ def test_the_budget_is_never_exceeded_and_reached_but_for_long_words(cap):
 
 def test_nothing_is_masked_if_no_word_fits_the_budget():
     tokens = np.array([CLS, 20, 700, SEP, 21, 701, SEP], np.int32)
-    masked = mask(tokens, 4, np.random.default_rng(0))
+    masked = mask(tokens, 4, stream(0))
     assert masked.positions.tolist() == masked.labels.tolist() == []
     assert np.array_equal(masked.input_ids, tokens)
     assert masked.drawn_lengths.sum() == 1 and masked.placed_lengths.sum() == 0
@@ -184,33 +221,92 @@ def test_random_replacements_are_uniform_and_never_control_symbols():
 
 
 def test_every_word_is_masked_as_often_as_its_neighbours():
-    rng = np.random.default_rng(3)
     tokens = np.array([CLS, *range(20, 60), SEP, *range(60, 100), SEP], np.int32)
     counts = np.zeros(len(tokens), int)
-    for _ in range(4000):
-        counts[mask(tokens, 42, rng, max_ngram=1).positions] += 1
+    for number in range(4000):
+        counts[mask(tokens, 42, stream(number), max_ngram=1).positions] += 1
     words = np.delete(counts, [0, 41, 82])
     assert stats.chisquare(words).pvalue > 0.001
 
 
-def test_equal_generators_give_equal_masks():
+def test_equal_streams_give_equal_masks():
     # Differs from the original, whose lengths come from an unseeded generator.
     tokens, length = make_sequence(np.random.default_rng(0), 40, 30)
-    first, second, other = (
-        mask(tokens, length, np.random.default_rng(seed)) for seed in (1, 1, 2)
-    )
+    first, second, other = (mask(tokens, length, stream(seed)) for seed in (1, 1, 2))
     assert np.array_equal(first.input_ids, second.input_ids)
     assert np.array_equal(first.positions, second.positions)
     assert not np.array_equal(first.positions, other.positions)
 
 
 def test_a_span_stays_in_its_segment():
-    rng = np.random.default_rng(11)
-    starts = [1, 2, 3, 5, 6, 7, 8, 9]  # three words, [SEP] at 4, four words
-    crossing_lengths = 0
-    for _ in range(300):
-        spans, _ = masking._choose_spans(starts, 3, 4, 3, rng)
-        for word, n in spans:
-            assert word + n <= 3 or word >= 3, (word, n)
-            crossing_lengths += n > 1
-    assert crossing_lengths > 100  # there were spans that could have crossed
+    # Three words, [SEP], four words; all of them are of one piece.
+    tokens = np.array([CLS, 20, 21, 22, SEP, 23, 24, 25, 26, SEP], np.int32)
+    longest_placed = 0
+    for number in range(300):
+        masked = mask(tokens, 5, stream(number), rate=0.3, max_ngram=4, law="longer")
+        # With a budget of 3, a drawn span of 4 words fits only into B, cut to 3.
+        longest_placed += masked.placed_lengths[2]
+        if masked.placed_lengths[2]:
+            positions = set(masked.positions.tolist())
+            assert positions in ({1, 2, 3}, {5, 6, 7}, {6, 7, 8}), positions
+    assert longest_placed > 100
+
+
+def test_a_single_segment_is_masked_to_its_end():
+    tokens = np.array([CLS, *range(20, 28), SEP], np.int32)
+    seen = set()
+    for number in range(200):
+        masked = mask(tokens, len(tokens), stream(number), rate=0.3)
+        assert len(masked.positions) == 3
+        seen |= set(masked.positions.tolist())
+    assert seen == set(range(1, 9))
+
+
+def test_a_batch_is_masked_as_its_sequences_are():
+    rng = np.random.default_rng(7)
+    rows = [make_sequence(rng, a, b) for a, b in ((5, 9), (20, 3), (8, 8))]
+    width = max(len(tokens) for tokens, _ in rows) + 4
+    input_ids = np.zeros((3, width), np.int32)
+    bits = np.zeros((3, -(-width // 8)), np.uint8)
+    for row, (tokens, _) in enumerate(rows):
+        input_ids[row, : len(tokens)] = tokens
+        packed = np.packbits(IS_WORD_START[tokens], bitorder="little")
+        bits[row, : len(packed)] = packed
+    keys = np.arange(6, dtype=np.uint64).reshape(3, 2)
+    masked_ids, positions, labels, weights = masking.mask_batch(
+        input_ids,
+        np.array([len(tokens) for tokens, _ in rows]),
+        np.array([length for _, length in rows]),
+        bits,
+        True,
+        make_law(),
+        keys,
+        11,
+    )
+    for row, (tokens, length) in enumerate(rows):
+        alone = mask(tokens, length, stream(2 * row, 2 * row + 1))
+        num_masked = len(alone.positions)
+        assert masked_ids[row, : len(tokens)].tolist() == alone.input_ids.tolist()
+        assert not masked_ids[row, len(tokens) :].any()
+        assert positions[row, :num_masked].tolist() == alone.positions.tolist()
+        assert labels[row, :num_masked].tolist() == alone.labels.tolist()
+        assert weights[row].tolist() == [1.0] * num_masked + [0.0] * (11 - num_masked)
+        assert not positions[row, num_masked:].any()
+
+
+def test_without_whole_words_every_token_counts_as_one():
+    tokens = np.array([[CLS, 20, 700, 701, SEP, 702, 703, 704, 705, SEP]], np.int32)
+    found = set()
+    for number in range(100):
+        _, positions, _, _ = masking.mask_batch(
+            tokens,
+            np.array([10]),
+            np.array([5]),
+            np.zeros((1, 2), np.uint8),
+            False,
+            make_law(rate=0.1),
+            np.array([[number]], np.uint64),
+            1,
+        )
+        found.add(int(positions[0, 0]))
+    assert found == {1, 2, 3, 5, 6, 7, 8}

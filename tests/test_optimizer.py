@@ -153,8 +153,9 @@ def test_the_train_step_clips_by_the_true_global_norm(name):
         train_loop.make_train_step(
             run.model,
             run.adam,
-            config.TrainConfig(batch_size=4),
-            run.settings.clip_norm,
+            config.Config(
+                optimizer=run.settings, train=config.TrainConfig(batch_size=4)
+            ),
         ),
     )
     batches = iter(tf.data.Dataset.from_tensors(run.features).repeat())
@@ -164,7 +165,7 @@ def test_the_train_step_clips_by_the_true_global_norm(name):
             norm = golden.load("model_g1")["out/global_grad_norm"]
             assert abs(sums["gradient_norm"] - norm) < 1e-5
         mlm_loss, pair_loss = (float(loss) for loss in plain_step())
-        found = train_loop.metrics(sums)
+        found = train_loop.metrics(sums, "sop")
         assert abs(found["mlm_loss"] - mlm_loss) < 1e-5
         assert abs(found["sentence_order_loss"] - pair_loss) < 1e-5
     values = {v.name: v.numpy() for v in plain.model.trainable_variables}

@@ -1,52 +1,61 @@
-"""The bytes of records, the writer of shards, and what is counted."""
-
-import hashlib
-import json
-import math
-import os
+"""The bytes of records, against protobuf's own."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf import schema
-from data_prep import records
+from data_prep import record_reader, records
 
-RECORD = records.Record(
-    input_ids=np.array([2, 20, 4, 3, 9, 3], np.int32),
-    segment_a_length=4,
-    masked_lm_positions=np.array([2], np.int32),
-    masked_lm_ids=np.array([261], np.int32),
-    next_sentence_labels=1,
-)
+INPUT_IDS = np.array([2, 20, 4, 3, 9, 3], np.int32)
+POSITIONS = np.array([2], np.int32)
+LABELS = np.array([261], np.int32)
+IS_WORD_START = np.array([0, 1, 0, 0, 1, 0], bool)
 
 
-def write(folder, keys_by_shard, overwrite=False, vocabulary=b"vocabulary"):
-    """Writes records that are the bytes of their keys."""
-    num_shards = {schema.TRAIN: len(keys_by_shard), schema.HELDOUT: 1}
-    with records.RecordWriter(str(folder), vocabulary, num_shards, overwrite) as writer:
-        for shard, keys in enumerate(keys_by_shard):
-            for key in keys:
-                writer.add(schema.TRAIN, shard, key, b"%d" % key)
-        shards = tuple(shard for _, shard in writer.finish([schema.TRAIN]))
-        manifest = schema.Manifest(
-            data={},
-            vocab_size=10,
-            vocab_sha256="",
-            seq_length=8,
-            num_predictions=1,
-            splits={schema.TRAIN: schema.Split(1, 1, shards, {})},
-            heldout_unigram_entropy=None,
-        )
-        writer.publish(manifest)
-    return manifest
+def static(
+    input_ids=INPUT_IDS, positions=POSITIONS, labels=LABELS, length=4, label=1, width=2
+):
+    """A masked record, and nothing but it."""
+    _, size = records.static_size(len(input_ids), len(positions), length, width)
+    buffer = np.full(size + 3, 255, np.uint8)
+    end = records.put_static(
+        buffer, 3, input_ids, positions, labels, length, label, width
+    )
+    assert end == len(buffer)
+    return buffer[3:].tobytes()
+
+
+def dynamic(
+    input_ids=INPUT_IDS, is_word_start=IS_WORD_START, length=4, label=1, width=2
+):
+    """A record without masks, and nothing but it."""
+    _, size = records.dynamic_size(len(input_ids), length, width)
+    buffer = np.full(size, 255, np.uint8)
+    end = records.put_dynamic(buffer, 0, input_ids, is_word_start, length, label, width)
+    assert end == len(buffer)
+    return buffer.tobytes()
+
+
+def features_of(serialized):
+    return tf.train.Example.FromString(serialized).features.feature
+
+
+def protobufs_own(features):
+    """The same features, serialized by protobuf."""
+    example = tf.train.Example()
+    for name, value in features.items():
+        feature = example.features.feature[name]
+        if isinstance(value, bytes):
+            feature.bytes_list.value.append(value)
+        else:
+            feature.int64_list.value.append(value)
+    return example.SerializeToString(deterministic=True)
 
 
 def test_a_record_is_little_endian_bytes_without_padding():
-    features = tf.train.Example.FromString(
-        records.serialize_record(RECORD, 30000)
-    ).features.feature
-    assert set(features) == set(schema.RECORD_FEATURES)
+    features = features_of(static())
+    assert set(features) == set(schema.record_features("static"))
     ids = features["input_ids"].bytes_list.value[0]
     assert ids == bytes([2, 0, 20, 0, 4, 0, 3, 0, 9, 0, 3, 0])
     assert features["masked_lm_positions"].bytes_list.value[0] == bytes([2, 0])
@@ -55,11 +64,49 @@ def test_a_record_is_little_endian_bytes_without_padding():
     assert features["next_sentence_labels"].int64_list.value == [1]
 
 
-@pytest.mark.parametrize("vocab_size", [30000, 65536, 65537, 250000])
-def test_parse_gives_back_what_was_serialized(vocab_size):
-    values = records.parse_record(
-        records.serialize_record(RECORD, vocab_size), vocab_size
+def test_a_record_without_masks_has_a_bit_a_token():
+    features = features_of(dynamic())
+    assert set(features) == set(schema.record_features("dynamic"))
+    assert features["is_word_start"].bytes_list.value[0] == bytes([0b010010])
+    nine = dynamic(np.arange(9, dtype=np.int32), np.arange(9) % 2 == 0)
+    bits = features_of(nine)["is_word_start"].bytes_list.value[0]
+    assert bits == bytes([0b01010101, 0b1])
+
+
+@pytest.mark.parametrize("width", [2, 4])
+@pytest.mark.parametrize("num_tokens", [5, 60, 127, 128, 512, 16000])
+@pytest.mark.parametrize("num_masked", [0, 1, 70])
+def test_the_bytes_are_those_of_protobuf(num_tokens, num_masked, width):
+    rng = np.random.default_rng(num_tokens)
+    top = 65535 if width == 2 else 250_000
+    input_ids = rng.integers(0, top, num_tokens).astype(np.int32)
+    positions = np.sort(rng.integers(1, 60000, num_masked)).astype(np.int32)
+    labels = rng.integers(0, top, num_masked).astype(np.int32)
+    length = int(rng.integers(2, num_tokens))
+    dtype = f"<u{width}"
+    common = {
+        "input_ids": input_ids.astype(dtype).tobytes(),
+        "segment_a_length": length,
+        "next_sentence_labels": 0,
+    }
+    assert static(input_ids, positions, labels, length, 0, width) == protobufs_own(
+        common
+        | {
+            "masked_lm_positions": positions.astype("<u2").tobytes(),
+            "masked_lm_ids": labels.astype(dtype).tobytes(),
+        }
     )
+    flags = rng.random(num_tokens) < 0.5
+    bits = np.packbits(flags, bitorder="little").tobytes()
+    assert dynamic(input_ids, flags, length, 0, width) == protobufs_own(
+        common | {"is_word_start": bits}
+    )
+
+
+@pytest.mark.parametrize("vocab_size", [30000, 65536, 65537, 250000])
+def test_the_reader_gives_back_what_was_written(vocab_size):
+    width = 2 if vocab_size <= 65536 else 4
+    values = record_reader.parse_record(static(width=width), "static", vocab_size)
     assert {name: np.array(value).tolist() for name, value in values.items()} == {
         "input_ids": [2, 20, 4, 3, 9, 3],
         "segment_a_length": 4,
@@ -67,149 +114,44 @@ def test_parse_gives_back_what_was_serialized(vocab_size):
         "masked_lm_ids": [261],
         "next_sentence_labels": 1,
     }
-    assert records.unmask(values).tolist() == [2, 20, 261, 3, 9, 3]
+    assert record_reader.unmask(values).tolist() == [2, 20, 261, 3, 9, 3]
+    values = record_reader.parse_record(dynamic(width=width), "dynamic", vocab_size)
+    assert values["is_word_start"].tolist() == IS_WORD_START.tolist()
+    assert record_reader.unmask(values).tolist() == INPUT_IDS.tolist()
 
 
 def test_a_record_that_lacks_a_feature_is_an_error():
     with pytest.raises(ValueError, match="one input_ids; received 0"):
-        records.parse_record(tf.train.Example().SerializeToString(), 30000)
+        record_reader.parse_record(b"", "static", 30000)
 
 
-def test_shards_are_sorted_by_key_and_described(tmp_path):
-    manifest = write(tmp_path, [[5, 1, (1 << 63) - 1, 3], [2], []])
-    names = [f"train-0000{i}-of-00003.tfrecord" for i in range(3)]
-    assert sorted(os.listdir(tmp_path)) == ["manifest.json", *names, "vocab.model"]
-    shards = manifest.splits[schema.TRAIN].shards
-    assert [(s.name, s.num_records) for s in shards] == list(
-        zip(names, [4, 1, 0], strict=True)
+@pytest.mark.parametrize("width", [2, 4])
+def test_tokens_are_counted_as_they_were_before_masking(width):
+    first = static(width=width)
+    second = static(
+        np.array([2, 20, 3], np.int32),
+        np.array([1], np.int32),
+        np.array([9], np.int32),
+        width=width,
     )
-    data = tf.data.TFRecordDataset(str(tmp_path / names[0])).as_numpy_iterator()
-    assert list(data) == [b"1", b"3", b"5", b"%d" % ((1 << 63) - 1)]
-    for shard in shards:
-        contents = (tmp_path / shard.name).read_bytes()
-        assert shard.num_bytes == len(contents)
-        assert shard.sha256 == hashlib.sha256(contents).hexdigest()
-    text = (tmp_path / "manifest.json").read_text()
-    assert schema.Manifest.from_json(text) == manifest
-    assert (tmp_path / "vocab.model").read_bytes() == b"vocabulary"
-
-
-def test_records_that_are_there_are_not_touched(tmp_path):
-    write(tmp_path, [[1], [2]])
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match="manifest.json. Remove it, choose another"):
-        write(tmp_path, [[3]])
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-@pytest.mark.parametrize(
-    "name", ["train-00000-of-00001.tfrecord", "heldout-00000-of-00001.tfrecord"]
-)
-def test_stray_shards_and_another_vocabulary_are_not_touched(tmp_path, name):
-    (tmp_path / name).write_bytes(b"stray")
-    with pytest.raises(ValueError, match=f"has {name}"):
-        write(tmp_path, [[3]])
-    (tmp_path / name).rename(tmp_path / "vocab.model")
-    with pytest.raises(ValueError, match="has vocab.model"):
-        write(tmp_path, [[3]])
-
-
-def test_the_used_vocabulary_may_lie_in_the_output_folder(tmp_path):
-    (tmp_path / "vocab.model").write_bytes(b"vocabulary")
-    write(tmp_path, [[3]])
-    assert (tmp_path / "vocab.model").read_bytes() == b"vocabulary"
-
-
-def test_overwrite_replaces_old_records_of_other_names(tmp_path):
-    write(tmp_path, [[1], [2]])
-    (tmp_path / "notes.txt").write_text("stays")
-    write(tmp_path, [[3]], overwrite=True, vocabulary=b"another")
-    assert sorted(os.listdir(tmp_path)) == [
-        "manifest.json",
-        "notes.txt",
-        "train-00000-of-00001.tfrecord",
-        "vocab.model",
-    ]
-    assert (tmp_path / "vocab.model").read_bytes() == b"another"
-
-
-def test_a_failure_leaves_nothing_and_the_old_records(tmp_path):
-    write(tmp_path / "old", [[1]])
-    for folder in (tmp_path / "old", tmp_path / "new"):
-        before = sorted(folder.iterdir()) if folder.exists() else []
-        with pytest.raises(ZeroDivisionError):
-            with records.RecordWriter(
-                str(folder), b"vocabulary", {schema.TRAIN: 2}, overwrite=True
-            ) as writer:
-                writer.add(schema.TRAIN, 0, 1, b"x")
-                next(writer.finish([schema.TRAIN]))
-                raise ZeroDivisionError
-        assert sorted(folder.iterdir()) == before
-
-
-def test_a_failure_while_files_get_their_names_leaves_nothing(tmp_path, monkeypatch):
-    rename = tf.io.gfile.rename
-
-    def rename_but_the_manifest(source, target, overwrite=False):
-        if target.endswith(schema.MANIFEST_FILE):
-            raise tf.errors.ResourceExhaustedError(None, None, "no space left")
-        rename(source, target, overwrite)
-
-    monkeypatch.setattr(tf.io.gfile, "rename", rename_but_the_manifest)
-    with pytest.raises(tf.errors.ResourceExhaustedError):
-        write(tmp_path, [[1], [2]])
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ValueError, match="file/records cannot"):
-        write(tmp_path / "file" / "records", [[1]])
-
-
-def test_counts_add_up_to_the_statistics():
-    def counts(scale):
-        part = records.SplitCounts.zeros(6, 3)
-        part.num_documents = scale
-        part.num_documents_without_records = 1
-        part.labels += np.array([2, 1]) * scale
-        part.tokens += np.array([0, 1, 3, 6, 0, 5]) * scale
-        part.masked += np.array([0, 0, 0, 0, 0, 3]) * scale
-        part.drawn_lengths += np.array([0, 0, 1]) * scale
-        part.placed_lengths += np.array([0, 1, 0]) * scale
-        part.kinds += np.array([2, 0, 1]) * scale
-        part.dropped["single_word"] += scale
-        return part
-
-    total = records.SplitCounts.zeros(6, 3)
-    total.add(counts(1))
-    total.add(counts(3))
-    assert total.num_documents == 4
-    assert json.loads(json.dumps(total.statistics(seq_length=10, unk_id=1))) == {
-        "num_tokens": 60,
-        "mean_length": 5.0,
-        "padding_rate": 0.5,
-        "num_masked": 12,
-        "masked_rate": 0.2,
-        "drawn_ngram_lengths": {"1": 0, "2": 0, "3": 4},
-        "placed_ngram_lengths": {"1": 0, "2": 4, "3": 0},
-        "replacements": {"mask": 8, "keep": 0, "random": 4},
-        "labels": {"0": 8, "1": 4},
-        "unknown_rate": 0.066667,
-        "num_documents_without_records": 2,
-        "dropped_tokens": {"single_word": 4},
+    data = np.frombuffer(first + second, np.uint8)
+    tokens, masked = np.zeros((2, 300), np.int64)
+    starts = np.array([0, len(first)])
+    records.count_tokens(data, starts, width, False, tokens, masked)
+    assert dict(enumerate(tokens[tokens > 0].tolist())) == {
+        0: 2,
+        1: 3,
+        2: 2,
+        3: 1,
+        4: 1,
     }
+    assert np.flatnonzero(tokens).tolist() == [2, 3, 9, 20, 261]
+    assert np.flatnonzero(masked).tolist() == [9, 261]
 
 
-def test_unigram_entropy_is_the_smoothed_cross_entropy():
-    train = np.array([100, 0, 6, 1])  # id 0 is a control symbol and does not count
-    masked = np.array([0, 1, 3, 0])
-    # Smoothed: 1, 7 and 2 of 10.
-    expected = -(math.log(0.1) + 3 * math.log(0.7)) / 4
-    found = records.unigram_entropy(train, masked, np.array([1, 2, 3]))
-    assert found == pytest.approx(expected, abs=1e-6)
-
-
-def test_unigram_entropy_of_nothing_is_none():
-    zeros = np.zeros(4, np.int64)
-    assert records.unigram_entropy(zeros + 3, zeros, np.arange(4)) is None
+def test_all_tokens_count_as_masked_where_masks_are_drawn_later():
+    data = np.frombuffer(dynamic(), np.uint8)
+    tokens, masked = np.zeros((2, 30), np.int64)
+    records.count_tokens(data, np.array([0]), 2, True, tokens, masked)
+    assert np.flatnonzero(tokens).tolist() == [2, 3, 4, 9, 20]
+    assert tokens.tolist() == masked.tolist()

@@ -1,23 +1,83 @@
 """Packing of documents into pairs of consecutive segments."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from albert_tf import schema
+from albert_tf import random_stream, schema
 from data_prep import sentence_order
 
 EVERY_TOKEN = np.ones(5000, bool)
 
 
-def pack(sentences, is_word_start=EVERY_TOKEN, length=11, short=0.0, seed=0):
-    return sentence_order.pack_document(
-        [np.array(s, np.int32) for s in sentences],
+class Pair(NamedTuple):
+    """Two segments, which need not be consecutive."""
+
+    segment_a: np.ndarray
+    segment_b: np.ndarray
+    label: int
+
+
+def stream(*key):
+    return random_stream.open_stream(np.array(key, np.uint64))
+
+
+def cut(documents, is_word_start, max_tokens):
+    sentences = [np.array(s, np.int32) for d in documents for s in d]
+    return sentence_order.cut_pieces(
+        np.concatenate([np.empty(0, np.int32), *sentences]),
+        np.array([len(s) for s in sentences], np.int64),
+        np.array([len(d) for d in documents], np.int64),
         is_word_start,
-        length,
-        short,
-        np.random.default_rng(seed),
+        max_tokens,
     )
+
+
+def pack_all(
+    documents,
+    number,
+    is_word_start=EVERY_TOKEN,
+    length=11,
+    short=0.0,
+    seed=0,
+    pair_loss=sentence_order.SOP,
+):
+    """The pairs of a document among others, and the tokens that are in none."""
+    max_tokens = length - sentence_order.NUM_SPECIAL_TOKENS[pair_loss]
+    pieces = cut(documents, is_word_start, max_tokens)
+    source = stream(seed)
+    target = sentence_order.draw_target(max_tokens, short, source)
+    others = np.arange(len(documents))
+    piece, end = pieces.document_pieces[number : number + 2]
+    start = pieces.piece_starts[piece]
+    pairs, dropped = [], 0
+    while piece < end:
+        found = sentence_order.next_segments(
+            pieces,
+            number,
+            start,
+            piece,
+            target,
+            max_tokens,
+            pair_loss,
+            others,
+            is_word_start,
+            source,
+        )
+        if found.a_start == found.a_end:
+            dropped += found.start - start
+        else:
+            a = pieces.ids[found.a_start : found.a_end]
+            b = pieces.ids[found.b_start : found.b_end]
+            pairs.append(Pair(a, b, found.label))
+        start, piece = found.start, found.piece
+    return pairs, dropped
+
+
+def pack(sentences, *args, **kwargs):
+    return pack_all([sentences], 0, *args, **kwargs)
 
 
 def document(lengths, first=0):
@@ -65,7 +125,7 @@ def test_segments_are_consecutive_and_no_text_is_lost(short):
             assert len(tokens) <= 34
         # ... and all pairs together are the document.
         num_tokens = sum(len(in_order(p)) for p in pairs)
-        assert num_tokens + dropped.total() == sum(map(len, sentences))
+        assert num_tokens + dropped == sum(map(len, sentences))
 
 
 def test_pairs_end_where_sentences_end_whatever_the_label():
@@ -109,18 +169,19 @@ def test_a_single_word_is_dropped_and_counted():
     is_word_start = np.isin(np.arange(20), [10])
     pairs, dropped = pack([[10, 11, 12]], is_word_start)
     assert pairs == []
-    assert dropped == {"single_word": 3}
+    assert dropped == 3
 
 
 def test_nothing_comes_of_nothing():
-    assert pack([]) == ([], {})
-    assert pack([[], []]) == ([], {})
+    assert pack([]) == ([], 0)
+    assert pack([[], []]) == ([], 0)
 
 
 def test_a_long_sentence_is_cut_where_words_end():
     # Differs from the original, which loses what is behind one record's worth.
     is_word_start = np.isin(np.arange(40), [0, 3, 7, 9, 14, 20, 22, 31])
-    pieces = sentence_order._cut_long(np.arange(33), is_word_start, 8)
+    found = cut([[np.arange(33)]], is_word_start, 8)
+    pieces = np.split(found.ids, found.piece_starts[1:-1])
     # [7, 14) and [14, 20) are as long as fits; [22, 31) is one word of 9 tokens.
     assert [p.tolist() for p in pieces] == [
         list(range(0, 7)),
@@ -153,10 +214,73 @@ def test_the_share_of_short_targets_is_the_rate():
     assert low <= long <= high
 
 
-def test_equal_generators_give_equal_pairs():
+def test_equal_streams_give_equal_pairs():
     sentences = document([3, 2, 5, 1] * 20)
     first, second = pack(sentences, seed=4)[0], pack(sentences, seed=4)[0]
     other = pack(sentences, seed=5)[0]
     assert [p.label for p in first] == [p.label for p in second]
     assert all(map(np.array_equal, map(in_order, first), map(in_order, second)))
     assert [p.label for p in first] != [p.label for p in other]
+
+
+def test_many_cuts_of_one_sentence_all_find_room():
+    # Each word of one token is followed by one as long as a record.
+    is_word_start = np.arange(5000) < 2
+    sentence = ([0] + [1] + [7] * 7) * 200
+    found = cut([[sentence]], is_word_start, 8)
+    assert np.diff(found.piece_starts).tolist() == [1, 8] * 200
+    assert found.document_pieces.tolist() == [0, 400]
+
+
+def test_without_a_pair_loss_there_is_one_segment():
+    sentences = document([3, 4, 2, 5, 1, 6])
+    pairs, dropped = pack(sentences, pair_loss=sentence_order.NONE)
+    # A chunk holds 11 - 2 = 9 tokens.
+    assert [p.segment_a.tolist() for p in pairs] == [
+        list(range(0, 9)),
+        list(range(9, 15)),
+        list(range(15, 21)),
+    ]
+    assert all(len(p.segment_b) == 0 and p.label == 0 for p in pairs)
+    assert dropped == 0
+
+
+def test_next_sentence_pairs_are_half_consecutive_and_half_from_another_document():
+    documents = [document([3, 2, 4] * 300), document([2, 5] * 300, first=3000)]
+    pairs, dropped = pack_all(documents, 0, length=20, pair_loss=sentence_order.NSP)
+    assert dropped == 0 and len(pairs) > 200
+    low, high = stats.binom.interval(0.999, len(pairs), 0.5)
+    assert low <= sum(p.label for p in pairs) <= high
+    place = 0
+    for pair in pairs:
+        # A goes on where the document stood, so that none of it is lost, ...
+        assert pair.segment_a[0] == place
+        place = pair.segment_a[-1] + 1
+        assert len(pair.segment_a) + len(pair.segment_b) <= 17
+        if pair.label:
+            # ... B is a stretch of the other document that begins with a sentence ...
+            assert pair.segment_b[0] in {s[0] for s in documents[1]}
+        else:
+            # ... or what follows A.
+            assert pair.segment_b[0] == place
+            place = pair.segment_b[-1] + 1
+        assert (np.diff(pair.segment_b) == 1).all()
+    assert place == 2700
+
+
+def test_without_another_document_next_sentence_pairs_are_consecutive():
+    pairs, _ = pack(document([3, 2] * 100), pair_loss=sentence_order.NSP)
+    assert pairs and not any(p.label for p in pairs)
+
+
+def test_a_random_second_segment_that_is_too_long_is_cut_where_a_word_ends():
+    is_word_start = np.isin(np.arange(5000), [0, 1, 2, 3, 1000, 1002, 1005])
+    documents = [[[0, 1, 2, 3]], [np.arange(1000, 1008)]]
+    seen = set()
+    for seed in range(100):
+        pairs, _ = pack_all(
+            documents, 0, is_word_start, seed=seed, pair_loss=sentence_order.NSP
+        )
+        seen |= {(len(p.segment_a), len(p.segment_b)) for p in pairs if p.label}
+    # 8 - 1, 8 - 2 and 8 - 3 tokens are left: the last words that fit end at 5 and 5.
+    assert {(1, 5), (2, 5), (3, 5)} <= seen

@@ -13,7 +13,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf import tokenization
+from albert_tf import graph_tokenization, tokenization
 
 ALL_CHARACTERS = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 # Where ours departs from the original, by row of the golden file: its unknown pieces
@@ -33,7 +33,7 @@ def tokenizer(small_model):
 
 @pytest.fixture(scope="module")
 def graph(tokenizer):
-    return tokenization.GraphTokenizer(tokenizer)
+    return graph_tokenization.GraphTokenizer(tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def test_special_ids_and_tables(tokenizer):
 def test_published_ids_with_the_released_vocabulary(released_model, published):
     """The input_ids that the transformers library expects of albert-base-v2."""
     tokenizer = tokenization.Tokenizer.from_file(released_model)
-    graph = tokenization.GraphTokenizer(tokenizer)
+    graph = graph_tokenization.GraphTokenizer(tokenizer)
     case = next(v for k, v in published.items() if k.startswith("tokenizer integr"))
     ids = both(tokenizer, graph, case["sequences"])
     assert len(ids) == 3
@@ -196,7 +196,7 @@ def test_published_ids_of_a_digit_comma_piece(released_model, published):
 
 def test_digit_commas_stand_apart(released_model):
     tokenizer = tokenization.Tokenizer.from_file(released_model)
-    graph = tokenization.GraphTokenizer(tokenizer)
+    graph = graph_tokenization.GraphTokenizer(tokenizer)
     text = "In 1990, and 2011, the"
     assert tokenizer.pieces(both(tokenizer, graph, [text])[0]) == [
         "▁in", "▁1990", ",", "▁and", "▁2011", ",", "▁the",
@@ -246,7 +246,7 @@ def test_stray_meta_symbols_are_stripped(text, expected):
     pieces = ["▁12,", "12,", "34,", "▁12", "34", "▁a", "▁", ","]
     model = _model([(piece, -1.0 - 0.1 * n) for n, piece in enumerate(pieces)])
     tokenizer = tokenization.Tokenizer(model.SerializeToString())
-    graph = tokenization.GraphTokenizer(tokenizer)
+    graph = graph_tokenization.GraphTokenizer(tokenizer)
     assert tokenizer.pieces(both(tokenizer, graph, [text])[0]) == expected
 
 
@@ -255,7 +255,7 @@ def test_unknown_letters_stay_unknown(text):
     """The original looks a piece's letters up, and finds a control symbol's id."""
     model = _model([("▁a", -1.0), ("b", -1.5), ("▁", -3.0)])
     tokenizer = tokenization.Tokenizer(model.SerializeToString(), lower_case=False)
-    graph = tokenization.GraphTokenizer(tokenizer)
+    graph = graph_tokenization.GraphTokenizer(tokenizer)
     assert tokenizer.pieces(both(tokenizer, graph, [text])[0]) == ["▁", "<unk>"]
 
 
@@ -319,7 +319,7 @@ def test_all_code_points_are_the_same_in_python_and_graph(tokenizer, graph):
 
 @pytest.mark.slow
 def test_all_code_points_with_case_kept(cased):
-    graph = tokenization.GraphTokenizer(cased)
+    graph = graph_tokenization.GraphTokenizer(cased)
     expected = [cased.normalize(c) for c in ALL_CHARACTERS]
     assert normalized_in_graph(graph, ALL_CHARACTERS) == expected
 
@@ -386,7 +386,7 @@ def test_real_text_is_the_same_in_python_and_graph(released_model, shared_data):
     ) as file:
         lines = [line for line in file.read(6_000_000).split("\n") if line.strip()]
     assert len(lines) > 5000
-    both(tokenizer, tokenization.GraphTokenizer(tokenizer), lines)
+    both(tokenizer, graph_tokenization.GraphTokenizer(tokenizer), lines)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,19 @@
 """Training a vocabulary: its special pieces, its bytes, and its errors."""
 
+import errno
 import gzip
 import hashlib
+import json
 import os
 import random
 import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 from absl import flags
 
-from albert_tf import tokenization
-from data_prep import train_vocab
+from albert_tf import files, tokenization
+from data_prep import line_sample, train_vocab, vocab_report
 
 # The pieces of the released models from id 0 on.
 FIRST_PIECES = [
@@ -43,7 +44,8 @@ def run_main(tmp_path, **settings):
     """Runs main with the flags as a user would give them."""
     values = flags.FlagValues()
     train_vocab.define_flags(values)
-    settings = {"output": tmp_path / "v.model", "vocab_size": 60, **settings}
+    defaults = {"output": tmp_path / "v.model", "vocab_size": 60, "num_workers": 1}
+    settings = {**defaults, **settings}
     values(["train_vocab", *(f"--{name}={value}" for name, value in settings.items())])
     train_vocab.main(["train_vocab"], values)
 
@@ -90,12 +92,20 @@ def test_long_paragraphs_are_not_left_out():
 
 
 def test_same_input_and_flags_give_the_same_bytes(corpus, tmp_path, capsys):
-    for name in ("one", "two"):
-        output = tmp_path / name / "vocab.model"
-        run_main(tmp_path, input=corpus, output=output, input_sentence_size=50, seed=3)
-    assert sha256(tmp_path / "one/vocab.model") == sha256(tmp_path / "two/vocab.model")
-    assert sha256(tmp_path / "one/vocab.model") in capsys.readouterr().out
-    assert sorted(os.listdir(tmp_path / "one")) == ["vocab.model", "vocab.vocab"]
+    for num_workers in (1, 2, 7):
+        run_main(
+            tmp_path,
+            input=corpus,
+            output=tmp_path / str(num_workers) / "vocab.model",
+            input_sentence_size=50,
+            seed=3,
+            num_workers=num_workers,
+        )
+    for name in ("vocab.model", "vocab.vocab", "vocab.report.json"):
+        digest = sha256(tmp_path / "1" / name)
+        assert digest == sha256(tmp_path / "2" / name) == sha256(tmp_path / "7" / name)
+    assert sha256(tmp_path / "1/vocab.model") in capsys.readouterr().out
+    assert len(os.listdir(tmp_path / "1")) == 3
 
 
 def test_vocab_file_lists_pieces_and_scores(corpus, tmp_path):
@@ -117,23 +127,121 @@ def test_compressed_text_and_globs_give_the_same_model(corpus, tmp_path):
     assert sha256(tmp_path / "plain.model") == sha256(tmp_path / "parts.model")
 
 
-def test_sample_is_exact_seeded_and_even(tmp_path):
-    path = tmp_path / "numbers.txt"
-    path.write_text("\n".join(map(str, range(40))) + "\n\n\n")
-    counts = [0] * 40
-    for seed in range(600):
-        sample = [int(text) for text in train_vocab.sample_texts([str(path)], 10, seed)]
-        assert len(sample) == 10 and sample == sorted(set(sample))
-        for number in sample:
-            counts[number] += 1
-    # 150 expected of each; 4.5 standard deviations (10.6) hold for all 40 of them
-    # with a confidence of 99.97%.
-    assert all(abs(count - 150) < 48 for count in counts)
-    again = [list(train_vocab.sample_texts([str(path)], 10, seed=1)) for _ in range(2)]
-    assert again[0] == again[1]
-    everything = [str(n) for n in range(40)]
-    assert list(train_vocab.sample_texts([str(path)], 0, 1)) == everything
-    assert list(train_vocab.sample_texts([str(path)], 99, 1)) == everything
+def test_configuration_says_how_to_read_and_flags_come_first(tmp_path):
+    rows = [json.dumps({"body": f"{line} Fox"}) for line in lines(300)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps({"data": {"lower_case": False}}), encoding="utf-8")
+    values = flags.FlagValues()
+    train_vocab.define_flags(values)
+    command = ["train_vocab", f"--input={tmp_path}/corpus.jsonl", f"--config={recipe}"]
+    command += ["--set=text.input_format=jsonl", "--set=text.field=body"]
+    command += ["--set=model.vocab_size=200", f"--output={tmp_path}/out"]
+    values(command)
+    settings = train_vocab._settings(values)
+    assert settings.text.field == "body" and settings.vocab_size == 200
+    assert not settings.lower_case
+    values([*command, "--lower_case", "--vocab_size=60", "--num_workers=1"])
+    train_vocab.main(["train_vocab"], values)
+    tokenizer = tokenization.Tokenizer.from_file(str(tmp_path / "out.model"))
+    assert tokenizer.vocab_size == 60
+    assert all(p == p.lower() for p in tokenizer.pieces(range(5, 60)))
+    # The names of fields are no text.
+    assert "{" not in "".join(tokenizer.pieces(range(60)))
+
+
+def test_report_is_on_lines_that_were_not_trained_on(corpus, tmp_path, capsys):
+    corpus.write_text("\n".join(lines(2000)), encoding="utf-8")
+    run_main(tmp_path, input=corpus, heldout_lines=7, seed=2)
+    report = json.loads((tmp_path / "v.report.json").read_text(encoding="utf-8"))
+    tokenizer = tokenization.Tokenizer.from_file(str(tmp_path / "v.model"))
+    assert report["vocab_sha256"] == tokenizer.sha256
+    assert report["num_lines"] == 7
+    assert report["num_words"] == 7 * 5  # a line is five words
+    assert report["character_coverage"] == 1.0
+    output = capsys.readouterr()
+    assert "characters covered" in output.out and "100.0000%" in output.out
+    assert "; 7 are held out" in output.err
+
+
+def test_a_model_without_report_leaves_no_old_one_beside_it(corpus, tmp_path):
+    corpus.write_text("\n".join(lines(2000)), encoding="utf-8")
+    run_main(tmp_path, input=corpus)
+    assert (tmp_path / "v.report.json").is_file()
+    run_main(tmp_path, input=corpus, heldout_lines=0)
+    assert not (tmp_path / "v.report.json").exists()
+    assert (tmp_path / "v.model").is_file()
+
+
+# ---- Languages: words of each, drawn for the test ----
+
+# The number of pieces, and the words.
+LANGUAGES = {
+    "chinese": (
+        110,
+        "我们今天 去公园 散步 天气很好 他在图书馆 看书 这本书 很有意思 明天我要 去上海 "
+        "工作 她喜欢 喝茶 和听音乐 中国有 很长的历史 孩子们 在学校学习 火车几点 到北京",
+    ),
+    "japanese": (
+        110,
+        "今日は とても 天気が いいです 私は 毎朝 コーヒーを 飲みます 東京は 大きな "
+        "都市です 友達と 映画を 見ました 明日は 学校へ 行きません 猫が 庭で 寝ています",
+    ),
+    "russian": (
+        59,
+        "сегодня хорошая погода мы идём в парк чтобы гулять и читать книги зимой река "
+        "замёрзла а весной вода шумит Москва большой город где живут наши друзья",
+    ),
+    "arabic": (
+        59,
+        "الطقس جميل اليوم نذهب إلى الحديقة لنقرأ كتابا عن تاريخ المدينة القديمة يشرب "
+        "الناس الشاي في المساء ويتحدثون عن العمل والسفر والبحر",
+    ),
+    "french": (
+        59,
+        "Élise a mangé une pêche là où le garçon naïf préfère goûter du café à Noël "
+        "puis il rêve d'être élève à l'école près de la forêt",
+    ),
+}
+
+
+def text_of(language, num_lines):
+    """Lines of the words of a language; with spaces, unless it writes none."""
+    generator = random.Random(11)
+    words = LANGUAGES[language][1].split()
+    space = "" if language in ("chinese", "japanese") else " "
+    return [space.join(generator.choices(words, k=6)) for _ in range(num_lines)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_any_language_is_covered_with_few_pieces(language, lower_case):
+    texts = text_of(language, 400)
+    model = train_vocab.train_vocab(
+        texts[:300], LANGUAGES[language][0], lower_case, 1.0
+    )
+    tokenizer = tokenization.Tokenizer(model, lower_case)
+    report = vocab_report.measure(tokenizer, texts[300:])
+    assert report.character_coverage == 1.0 and report.unknown_rate == 0.0
+    assert report.characters_per_piece > 1.8
+    for text in texts[300:305]:
+        normalized = " ".join(tokenizer.normalize(text).split())
+        assert tokenizer.decode(tokenizer.encode(text)) == normalized
+
+
+def test_marks_of_letters_are_dropped_when_cased_too():
+    texts = [*text_of("french", 100), *text_of("japanese", 100), "идёт й"]
+    model = train_vocab.train_vocab(texts, 250, lower_case=False, character_coverage=1)
+    characters = set("".join(tokenization.Tokenizer(model, False).pieces(range(250))))
+    assert characters.isdisjoint("ÉéêàçïûがでйёЁ") and {"E", "N", "か"} <= characters
+
+
+def test_character_coverage_leaves_rare_characters_out():
+    texts = [*text_of("chinese", 300), "鬱"]
+    for coverage, is_known in ((1.0, True), (0.999, False)):
+        model = train_vocab.train_vocab(texts, 200, True, coverage)
+        tokenizer = tokenization.Tokenizer(model)
+        assert (tokenizer.unk_id not in tokenizer.encode("鬱")) == is_known
 
 
 # ---- Errors: one line, and exit code 1 ----
@@ -143,9 +251,10 @@ def expect_error(tmp_path, capsys, **settings):
     with pytest.raises(SystemExit) as stop:
         run_main(tmp_path, **settings)
     assert stop.value.code == 1
-    message = capsys.readouterr().err.strip()
-    assert message.startswith("error: ") and "\n" not in message
-    assert not list(tmp_path.glob("*.model")) and not list(tmp_path.glob("*.tmp*"))
+    # Lines above it say how far the reading came.
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message.startswith("error: ")
+    assert not list(tmp_path.glob("v.*"))
     return message
 
 
@@ -178,25 +287,43 @@ def test_corpus_too_small_names_the_largest_vocabulary(corpus, tmp_path, capsys)
 def test_vocabulary_too_small_for_the_characters(corpus, tmp_path, capsys):
     message = expect_error(tmp_path, capsys, input=corpus, vocab_size=20)
     assert "vocab_size 20 is too small for the characters" in message
+    assert "lower character_coverage" in message
 
 
 def test_unwritable_folder_is_found_before_training(
     corpus, tmp_path, capsys, monkeypatch
 ):
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr(train_vocab, "train_vocab", None)
+    monkeypatch.setattr(line_sample, "sample_lines", None)
     message = expect_error(
         tmp_path, capsys, input=corpus, output=tmp_path / "file" / "v.model"
     )
     assert "cannot be written" in message and "--output" in message
+    for output in (f"{tmp_path}/", f"{tmp_path}/folder.model"):
+        (tmp_path / "folder.model").mkdir(exist_ok=True)
+        message = expect_error(tmp_path, capsys, input=corpus, output=output)
+        assert "--output must name a file" in message and output in message
+
+
+def test_full_disk_is_a_line_that_names_the_file(corpus, tmp_path, capsys, monkeypatch):
+    write_bytes = files.write_bytes
+
+    def fail(path, data):
+        if data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_bytes(path, data)
+
+    monkeypatch.setattr(files, "write_bytes", fail)
+    message = expect_error(tmp_path, capsys, input=corpus)
+    assert "No space left on device" in message and "v.report.json" in message
 
 
 def test_a_failing_reader_is_not_taken_for_the_end_of_the_text():
     def texts():
         yield from lines(200)
-        raise tf.errors.UnavailableError(None, None, "the bucket is away")
+        raise OSError("the bucket is away")
 
-    with pytest.raises(tf.errors.UnavailableError):
+    with pytest.raises(OSError, match="bucket"):
         train_vocab.train_vocab(texts(), 60)
 
 
@@ -209,6 +336,7 @@ def test_command_line(corpus, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "vocab.model: 60 pieces" in done.stdout
+    assert "reading: 100%" in done.stderr
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("error: the text is too")

@@ -1,0 +1,221 @@
+"""The tokenizer inside the TensorFlow graph, for serving.
+
+It gives the ids of `tokenization.Tokenizer`; docs/tokenization.md holds the rules.
+"""
+
+import functools
+import unicodedata
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from albert_tf import tokenization
+
+_CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c3", "\u03c2"
+
+
+def _all_characters() -> list[str]:
+    """Every code point that UTF-8 can hold, as strings of length one."""
+    return [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+
+
+def _re2_ranges(characters: Iterable[str]) -> str:
+    """Writes characters as the inside of an RE2 [class]."""
+    ranges: list[list[int]] = []
+    for code in sorted(map(ord, characters)):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "".join(f"\\x{{{low:x}}}-\\x{{{high:x}}}" for low, high in ranges)
+
+
+@functools.cache
+def _decompositions(lower_case: bool) -> dict[str, str]:
+    """What `normalize` makes of each non-space character that it changes.
+
+    Canonical reordering, the only part of NFKD that looks at neighbours, moves nothing
+    but combining characters, which are dropped; so a table by character says it all.
+    One rule of `lower()` does look at neighbours: a capital sigma stays capital here,
+    and `_lower_sigma` sees to it.
+    """
+    characters = [c for c in _all_characters() if not c.isspace()]
+    # One call on all of them joined; "\n" is no character's decomposition.
+    joined = unicodedata.normalize("NFKD", "\n".join(characters))
+    results = tokenization.drop_combining(joined).split("\n")
+    if lower_case:
+        results = [
+            _CAPITAL_SIGMA.join(part.lower() for part in result.split(_CAPITAL_SIGMA))
+            for result in results
+        ]
+    return {c: r for c, r in zip(characters, results, strict=True) if c != r}
+
+
+@functools.cache
+def _sigma_context() -> tuple[str, str]:
+    """RE2 ranges of the cased and of the case-ignorable characters.
+
+    Python keeps these two Unicode properties to itself, so they are read off what
+    `lower()` does to a sigma behind each character.
+    """
+    characters = [c for c in _all_characters() if c != "\n"]
+
+    def makes_final(prefix: str) -> set[str]:
+        probes = "\n".join(f"{prefix}{c}{_CAPITAL_SIGMA}" for c in characters)
+        answers = zip(characters, probes.lower().split("\n"), strict=True)
+        return {c for c, answer in answers if answer.endswith(_FINAL_SIGMA)}
+
+    cased = makes_final("-")
+    return _re2_ranges(cased), _re2_ranges(makes_final("a") - cased)
+
+
+class GraphTokenizer(tf.Module):
+    """The same tokenizer in TensorFlow ops, for `tf.function` and SavedModels.
+
+    A process that loads such a SavedModel needs `import tensorflow_text`, which
+    registers the SentencePiece op. The tables come from the Python that builds the
+    graph and are saved with it.
+    """
+
+    def __init__(self, tokenizer: tokenization.Tokenizer):
+        """Takes over the model and the tables of a `Tokenizer`.
+
+        Args:
+            tokenizer: the tokenizer to follow.
+        """
+        super().__init__(name="graph_tokenizer")
+        self._mask_id = tokenizer.mask_id
+        self._lower_case = tokenizer.lower_case
+        self._meta_symbol_id = tokenizer.meta_symbol_id
+        self._sp = tf_text.SentencepieceTokenizer(
+            model=tokenizer.model_proto, out_type=tf.int32
+        )
+        rows = tokenizer.replacement_rows
+        self._rows = np.concatenate(rows).astype(np.int32), [len(row) for row in rows]
+
+        table = _decompositions(tokenizer.lower_case)
+        self._keys = np.array([ord(c) for c in table], np.int32)  # ascending
+        # One row more than keys, of length one: the row of characters without a key.
+        results = [*table.values(), "?"]
+        self._decomposed = (
+            np.array([ord(c) for result in results for c in result], np.int32),
+            [len(result) for result in results],
+        )
+        spaces = _re2_ranges(c for c in _all_characters() if c.isspace())
+        self._space_run = f"[{spaces}]+"
+        self._starts_with_space = f"(?s)[{spaces}].*"
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Encodes like `Tokenizer.encode`.
+
+        Args:
+            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
+
+        Returns:
+            int32 ragged [B, None], ids without [CLS] and [SEP].
+        """
+        return self._encode(_valid_utf8(texts))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def encode_with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Encodes like `Tokenizer.encode_with_masks`.
+
+        Args:
+            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
+
+        Returns:
+            int32 ragged [B, None], ids without [CLS] and [SEP].
+        """
+        parts = tf.strings.split(
+            _valid_utf8(texts), tokenization.MASK
+        )  # [B, None], N in all
+        part = parts.flat_values  # [N]
+        ids = self._encode(part)  # [N, None]
+        after_mask = tf.ragged.range(parts.row_lengths()).flat_values > 0  # [N]
+        tight = after_mask & ~tf.strings.regex_full_match(part, self._starts_with_space)
+        place = tf.ragged.range(ids.row_lengths()).flat_values
+        dropped = (
+            tf.gather(tight, ids.value_rowids())
+            & (place == 0)
+            & (ids.flat_values == self._meta_symbol_id)
+        )
+        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~dropped))
+        num_masks = tf.cast(after_mask, tf.int64)
+        masks = tf.fill([tf.reduce_sum(num_masks)], self._mask_id)
+        masks = _ragged(masks, num_masks)  # [N, 0 or 1]
+        ids = tf.concat([masks, ids], axis=1)  # [N, None]
+        return parts.with_flat_values(ids).merge_dims(1, 2)  # [B, None]
+
+    def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Valid UTF-8, string [B], to ids, int32 ragged [B, None]."""
+        ids = self._sp.tokenize(self.normalize(texts))  # [B, None]
+        split = tf.gather(_ragged(*self._rows), ids.flat_values)  # [all ids, None]
+        return ids.with_flat_values(split).merge_dims(1, 2)  # [B, None]
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """Normalizes like `Tokenizer.normalize`.
+
+        Args:
+            texts: string [B], valid UTF-8.
+
+        Returns:
+            string [B].
+        """
+        texts = tf.strings.regex_replace(texts, self._space_run, " ")
+        texts = tf.strings.unicode_decode(tf.strings.strip(texts), "UTF-8")  # [B, None]
+        codes = texts.flat_values  # [T], of all texts
+        # tf.strings.lower and tf_text.normalize_utf8 would bring tables of two other
+        # Unicode versions, and the former cuts its input at a NUL; so a table of ours.
+        slot = tf.searchsorted(self._keys, codes)
+        slot = tf.minimum(slot, len(self._keys) - 1)
+        has_key = tf.gather(self._keys, slot) == codes
+        slot = tf.where(has_key, slot, len(self._keys))
+        results = tf.gather(_ragged(*self._decomposed), slot)  # [T, None]
+        owner = results.value_rowids()
+        kept, codes = ~tf.gather(has_key, owner), tf.gather(codes, owner)
+        results = results.with_flat_values(tf.where(kept, codes, results.flat_values))
+        texts = texts.with_flat_values(results).merge_dims(1, 2)  # [B, None]
+        texts = tf.strings.unicode_encode(texts, "UTF-8")  # [B]
+        return _lower_sigma(texts) if self._lower_case else texts
+
+
+def _ragged(values, row_lengths) -> tf.RaggedTensor:
+    # Unvalidated: the checks would stay in the graph, and Grappler complains of them.
+    row_lengths = tf.cast(row_lengths, tf.int64)
+    return tf.RaggedTensor.from_row_lengths(values, row_lengths, validate=False)
+
+
+def _valid_utf8(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.unicode_transcode(
+        texts,
+        "UTF-8",
+        "UTF-8",
+        errors="replace",
+        replacement_char=ord(tokenization.REPLACEMENT),
+    )
+
+
+def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
+    """Lower-cases capital sigmas, which become final ones at the end of a word.
+
+    A sigma is final if a cased character stands before it and none behind it, with
+    case-ignorable characters skipped on both sides (Unicode, section 3.13).
+
+    Args:
+        texts: string [B], lower-cased but for capital sigmas.
+
+    Returns:
+        string [B], all lower-cased.
+    """
+    cased, ignorable = _sigma_context()
+    capital, small = _CAPITAL_SIGMA, _SMALL_SIGMA
+    followed = f"{capital}([{ignorable}]*[{cased}])"
+    # Twice: of two sigmas in a row the first match takes both.
+    texts = tf.strings.regex_replace(texts, followed, rf"{small}\1")
+    texts = tf.strings.regex_replace(texts, followed, rf"{small}\1")
+    not_preceded = f"(^|[^{cased}{ignorable}])([{ignorable}]*){capital}"
+    texts = tf.strings.regex_replace(texts, not_preceded, rf"\1\2{small}")
+    return tf.strings.regex_replace(texts, capital, _FINAL_SIGMA)

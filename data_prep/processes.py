@@ -1,0 +1,156 @@
+"""Worker processes and the threads that feed them.
+
+The calling process reads and decompresses the input, with a thread for every few
+workers, and hands out tasks; the workers do the rest. With one worker all is done in
+the calling process, without any other.
+"""
+
+import concurrent.futures
+import itertools
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from albert_tf import compiled
+
+# Enough that no worker waits for the next task, few enough to fit in memory.
+_TASKS_PER_WORKER = 2
+# So many workers are kept busy by one thread that reads and decompresses.
+_WORKERS_PER_READER = 4
+
+# The name of a method of the worker, and its arguments.
+Task = tuple
+
+
+class Pool:
+    """Does tasks with a number of processes; a context manager."""
+
+    def __init__(self, num_workers: int, worker: Callable[..., Any], *arguments: Any):
+        """Starts no process yet.
+
+        Args:
+          num_workers: how many; 1 works without any.
+          worker: called once in each process, gives the object that does the tasks. It
+            stands at the top level of its module.
+          *arguments: of `worker`.
+        """
+        self._num_workers = num_workers
+        self._here = worker(*arguments) if num_workers == 1 else None
+        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+        if num_workers > 1:
+            # "spawn": a fork of a process that has threads may hang.
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                num_workers,
+                multiprocessing.get_context("spawn"),
+                _start,
+                (worker, *arguments),
+            )
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def do_all(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Any]]:
+        """Does tasks and yields each with its result, in any order.
+
+        `tasks` is read as workers become free.
+
+        Raises:
+          OSError: a worker was killed.
+        """
+        if self._pool is None:
+            for task in tasks:
+                yield task, _do_with(self._here, task)
+            return
+        in_flight: dict[concurrent.futures.Future, Task] = {}
+        try:
+            for task in tasks:
+                in_flight[self._pool.submit(_do, task)] = task
+                if len(in_flight) == self._num_workers * _TASKS_PER_WORKER:
+                    yield from _results(in_flight)
+            while in_flight:
+                yield from _results(in_flight)
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise OSError(
+                "a worker process was killed, perhaps for want of memory; give the "
+                "same command again, with fewer --num_workers if need be"
+            ) from error
+
+    def read(
+        self, groups: Sequence[Any], read_group: Callable[[Any], Iterator]
+    ) -> Iterator:
+        """What `read_group` yields for each group of files, in any order.
+
+        Several groups are read at a time where there are enough workers for it, each
+        one item ahead.
+        """
+        if self._num_workers == 1:
+            for group in groups:
+                yield from read_group(group)
+            return
+        num_readers = -(-self._num_workers // _WORKERS_PER_READER)
+        waiting = map(read_group, groups)
+        reading: dict[concurrent.futures.Future, Iterator] = {}
+        with concurrent.futures.ThreadPoolExecutor(num_readers) as threads:
+            for items in itertools.islice(waiting, num_readers):
+                reading[threads.submit(next, items, _END)] = items
+            while reading:
+                for future, items in _pop_finished(reading):
+                    item = future.result()
+                    follower = items if item is not _END else next(waiting, None)
+                    if follower is not None:
+                        reading[threads.submit(next, follower, _END)] = follower
+                    if item is not _END:
+                        yield item
+
+
+_END = object()
+
+
+def _results(in_flight: dict) -> Iterator[tuple[Task, Any]]:
+    for future, task in _pop_finished(in_flight):
+        yield task, future.result()
+
+
+def _pop_finished(futures: dict) -> list[tuple[concurrent.futures.Future, Any]]:
+    """Takes out the futures that are done, at least one, with what they stand for."""
+    done, _ = concurrent.futures.wait(
+        futures, return_when=concurrent.futures.FIRST_COMPLETED
+    )
+    return [(future, futures.pop(future)) for future in done]
+
+
+# The worker of a process, which lives as long as the process.
+_worker: Any = None
+
+
+def _start(worker: Callable[..., Any], *arguments: Any) -> None:
+    global _worker
+    # Ctrl-C reaches all processes; the calling one sees to it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _worker = worker(*arguments)
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the calling one is killed, which nothing else would."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _do(task: Task) -> Any:
+    return _do_with(_worker, task)
+
+
+def _do_with(worker: Any, task: Task) -> Any:
+    name, *arguments = task
+    with compiled.first_use(f"{type(worker).__name__}.{name}"):
+        return getattr(worker, name)(*arguments)

@@ -1,0 +1,223 @@
+"""Records of many blocks to TFRecord shards, shuffled over the whole corpus.
+
+Every record has a random key, and a shard holds the records whose keys lie in its
+range, in the order of their keys: so all records are in one random order, whatever the
+memory, and each shard can be made by itself. Beside the records of its own range
+nothing is held in memory.
+"""
+
+import collections
+import gzip
+import hashlib
+from collections.abc import Iterable
+
+import google_crc32c
+import numpy as np
+
+from albert_tf import compiled, config, files, schema
+from data_prep import record_maker, records
+
+# Of a TFRecord: the length and its checksum before the data, a checksum behind.
+_LENGTH_BYTES, _CHECKSUM_BYTES = 8, 4
+_CHECKSUM_DELTA = np.uint32(0xA282EAD8)
+_GZIP_LEVEL = 1
+_CHECKED_AT_A_TIME = 4096
+
+
+def count_part(part: record_maker.Made, tallies: collections.Counter) -> None:
+    """Adds the records and bytes of a part to the tallies of its block, by split."""
+    heldout = int(np.searchsorted(part.keys, record_maker.HELDOUT_BIT))
+    train_bytes = int(part.ends[heldout - 1]) if heldout else 0
+    tallies[f"bytes/{schema.TRAIN}"] += train_bytes
+    tallies[f"bytes/{schema.HELDOUT}"] += len(part.data) - train_bytes
+    tallies[f"records/{schema.TRAIN}"] += heldout
+    tallies[f"records/{schema.HELDOUT}"] += len(part.keys) - heldout
+
+
+def num_shards(data: config.DataConfig, split: str, num_bytes: int) -> int:
+    """The number of shards of a split with so many bytes of records."""
+    by_size = -(-num_bytes // (data.shard_megabytes << 20))
+    return max(by_size, data.min_shards if split == schema.TRAIN else 1)
+
+
+def shard_name(data: config.DataConfig, split: str, shard: int, count: int) -> str:
+    """The name of a shard's file."""
+    suffix = ".gz" if data.compression == "gzip" else ""
+    return f"{split}-{shard:05d}-of-{count:05d}.tfrecord{suffix}"
+
+
+def select(
+    part: record_maker.Made,
+    dropped: np.ndarray | None,
+    split: str,
+    shard: int,
+    count: int,
+) -> record_maker.Made:
+    """The records of a part that belong to a shard.
+
+    Args:
+      part: records sorted by key; may be mapped into memory.
+      dropped: uint8 [D], other than 0 for the documents that give no records; or None.
+      split: the split of the shard.
+      shard: its number.
+      count: the number of shards of the split.
+
+    Returns:
+      Copies, in memory, in the order of their keys.
+    """
+    heldout = int(record_maker.HELDOUT_BIT) if split == schema.HELDOUT else 0
+    borders = [heldout + ((s << 63) // count) for s in (shard, shard + 1)]
+    first = int(np.searchsorted(part.keys, np.uint64(borders[0])))
+    end = len(part.keys)
+    if borders[1] < 1 << 64:
+        end = int(np.searchsorted(part.keys, np.uint64(borders[1])))
+    start = int(part.ends[first - 1]) if first else 0
+    stop = int(part.ends[end - 1]) if end else 0
+    chosen = record_maker.Made(
+        np.array(part.data[start : max(start, stop)]),
+        part.ends[first:end] - start,
+        np.array(part.keys[first:end]),
+        np.array(part.documents[first:end]),
+    )
+    if dropped is None or not dropped[chosen.documents].any():
+        return chosen
+    return _keep(chosen, dropped[chosen.documents] == 0)
+
+
+def assemble(
+    selected: Iterable[record_maker.Made],
+    id_bytes: int,
+    is_dynamic: bool,
+    vocab_size: int,
+) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
+    """The content of a shard's TFRecord file, and what is counted in it.
+
+    Args:
+      selected: what `select` gives of each part, in the order of the input.
+      id_bytes: of the records' ids.
+      is_dynamic: whether the records are without masks.
+      vocab_size: V.
+
+    Returns:
+      uint8 [num_bytes], the uncompressed file; the number of records; int64 [V] twice,
+      see `records.count_tokens`.
+    """
+    parts = [part for part in selected if len(part.keys)]
+    tokens, masked = np.zeros((2, vocab_size), np.int64)
+    if not parts:
+        return np.empty(0, np.uint8), 0, tokens, masked
+    offsets = np.cumsum([0] + [len(part.data) for part in parts])
+    ends = [p.ends + o for p, o in zip(parts, offsets[:-1], strict=True)]
+    joined = record_maker.Made(
+        np.concatenate([part.data for part in parts]),
+        np.concatenate(ends),
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.documents for part in parts]),
+    )
+    del parts  # a shard is held twice at most
+    made = record_maker.sort_records(joined)
+    del joined
+    starts = np.append(0, made.ends[:-1])
+    records.count_tokens(made.data, starts, id_bytes, is_dynamic, tokens, masked)
+    sizes = made.ends - starts
+    length_checksums = _length_checksums(sizes)
+    file = _frame(
+        made.data,
+        made.ends,
+        _mask(length_checksums),
+        _mask(_checksums(made.data, made.ends)),
+    )
+    return file, len(sizes), tokens, masked
+
+
+def write_shard(
+    path: str, name: str, file: np.ndarray, num_records: int, compression: str
+) -> schema.Shard:
+    """Writes a shard and describes it.
+
+    Args:
+      path: where to write, local or remote; the caller gives it its final name.
+      name: its final name.
+      file: uint8, the TFRecord file.
+      num_records: how many records that holds.
+      compression: one of `config.COMPRESSIONS`.
+    """
+    content = file.data if file.size else b""
+    if compression == "gzip":
+        # No time in the header, so that equal records give equal files.
+        content = gzip.compress(content, _GZIP_LEVEL, mtime=0)
+    with files.open_file(path, "wb") as output:
+        output.write(content)
+    digest = hashlib.sha256(content).hexdigest()
+    return schema.Shard(name, num_records, len(content), digest)
+
+
+def _keep(made: record_maker.Made, is_kept: np.ndarray) -> record_maker.Made:
+    sizes = np.diff(made.ends, prepend=0)
+    kept_bytes = np.repeat(is_kept, sizes)
+    return record_maker.Made(
+        made.data[kept_bytes],
+        np.cumsum(sizes[is_kept]),
+        made.keys[is_kept],
+        made.documents[is_kept],
+    )
+
+
+def _checksums(data: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """CRC-32C of each record; uint32 [num_records]."""
+    checksum = google_crc32c.value
+    values = np.empty(len(ends), np.uint32)
+    start = 0
+    for first in range(0, len(ends), _CHECKED_AT_A_TIME):
+        some_ends = ends[first : first + _CHECKED_AT_A_TIME]
+        # The library takes bytes alone.
+        content = data[start : some_ends[-1]].tobytes()
+        at = 0
+        for record, end in enumerate((some_ends - start).tolist(), first):
+            values[record] = checksum(content[at:end])
+            at = end
+        start = int(some_ends[-1])
+    return values
+
+
+def _length_checksums(sizes: np.ndarray) -> np.ndarray:
+    """CRC-32C of each length as 8 little-endian bytes; uint32 [num_records]."""
+    distinct, places = np.unique(sizes, return_inverse=True)
+    values = [
+        google_crc32c.value(int(size).to_bytes(_LENGTH_BYTES, "little"))
+        for size in distinct
+    ]
+    return np.array(values, np.uint32)[places]
+
+
+def _mask(checksums: np.ndarray) -> np.ndarray:
+    """TFRecord's masking of checksums, which are then safe inside checked data."""
+    rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
+    return rotated + _CHECKSUM_DELTA
+
+
+@compiled.kernel
+def _frame(data, ends, length_checksums, data_checksums):
+    """Puts lengths and checksums around records; uint8, a TFRecord file."""
+    num_records = len(ends)
+    frame_bytes = _LENGTH_BYTES + 2 * _CHECKSUM_BYTES
+    file = np.empty(len(data) + num_records * frame_bytes, np.uint8)
+    at = start = 0
+    for record in range(num_records):
+        size = ends[record] - start
+        at = _put_integer(file, at, size, _LENGTH_BYTES)
+        at = _put_integer(file, at, length_checksums[record], _CHECKSUM_BYTES)
+        file[at : at + size] = data[start : ends[record]]
+        at = _put_integer(file, at + size, data_checksums[record], _CHECKSUM_BYTES)
+        start = ends[record]
+    return file
+
+
+@compiled.kernel
+def _put_integer(file, at, value, num_bytes):
+    remaining = np.uint64(value)
+    for _ in range(num_bytes):
+        file[at] = remaining & np.uint64(255)
+        remaining >>= np.uint64(8)
+        at += 1
+    return at

@@ -1,0 +1,234 @@
+"""Runs that are interrupted, killed or disturbed go on, and end in the same bytes."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert_tf import config as config_lib
+from albert_tf import schema
+from data_prep import blocks, create_pretraining_data, readers, work_folder
+from tests import small_run
+
+SETTINGS = (
+    "model.vocab_size=4000",
+    "data.max_seq_length=32",
+    "data.dupe_factor=2",
+    "data.heldout_rate=0.2",
+    "data.min_shards=3",
+    "text.drop_exact_duplicates=true",
+)
+
+
+class Crash(BaseException):
+    """Ends a run wherever it is, as nothing in it can catch it."""
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """Five files in groups of about two, each of some blocks."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number in range(5):
+        path = folder / f"{number}.txt"
+        small_run.write_corpus(path, num_documents=20, seed=number)
+    small_run.write_corpus(folder / "5.txt", num_documents=20, seed=1)  # duplicates
+    size = (folder / "0.txt").stat().st_size
+    monkeypatch.setattr(readers, "GROUP_BYTES", 2 * size)
+    monkeypatch.setattr(blocks, "MAX_BLOCK_BYTES", size // 3)
+    return folder
+
+
+def run(corpus, output, *overrides, num_workers=1, **arguments):
+    return create_pretraining_data.create_pretraining_data(
+        f"{corpus}/*.txt",
+        str(small_run.VOCAB),
+        str(output),
+        config_lib.override(config_lib.Config(), [*SETTINGS, *overrides]),
+        num_workers,
+        **arguments,
+    )
+
+
+def contents(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+@pytest.mark.slow
+def test_bytes_are_the_same_for_1_2_and_7_workers(corpus, tmp_path):
+    manifest = run(corpus, tmp_path / "one")
+    assert manifest.documents["dropped"] == {"exact_duplicate": 20}
+    one = contents(tmp_path / "one")
+    assert len(one) == 3 + 1 + 2
+    for num_workers in (2, 7):
+        output = tmp_path / str(num_workers)
+        run(corpus, output, num_workers=num_workers)
+        assert contents(output) == one
+
+
+def test_a_run_that_crashes_anywhere_goes_on_and_ends_in_the_same_bytes(
+    corpus, tmp_path, monkeypatch
+):
+    """It crashes before each renaming in turn: of blocks, shards and final files."""
+    run(corpus, tmp_path / "whole")
+    whole = contents(tmp_path / "whole")
+    output = tmp_path / "out"
+    replace, calls, budget = os.replace, 0, 0
+
+    def replace_or_crash(source, target):
+        nonlocal calls
+        calls += 1
+        if calls > budget:
+            raise Crash
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_or_crash)
+    num_crashes = 0
+    while True:
+        calls, budget = 0, num_crashes  # each run does one step more
+        try:
+            run(corpus, output)
+            break
+        except Crash:
+            num_crashes += 1
+        found = contents(output)
+        assert all(whole[name] == data for name, data in found.items())
+        if schema.MANIFEST_FILE in found:
+            assert found == whole
+    assert 15 < num_crashes
+    assert contents(output) == whole
+    assert not (output / ".unfinished").exists()
+
+
+def test_blocks_that_are_done_are_not_done_again(corpus, tmp_path, monkeypatch):
+    write_block, written = work_folder.WorkFolder.write_block, []
+
+    def write_or_crash(self, block, processor):
+        if len(written) == 7:
+            raise Crash
+        written.append((block.group, block.number))
+        return write_block(self, block, processor)
+
+    monkeypatch.setattr(work_folder.WorkFolder, "write_block", write_or_crash)
+    with pytest.raises(Crash):
+        run(corpus, tmp_path / "out")
+    first, written[:] = list(written), []
+    monkeypatch.setattr(
+        work_folder.WorkFolder,
+        "write_block",
+        lambda self, block, processor: (
+            written.append((block.group, block.number))
+            or write_block(self, block, processor)
+        ),
+    )
+    run(corpus, tmp_path / "out")
+    assert len(first) == 7 and not set(first) & set(written)
+
+
+def test_only_the_groups_of_changed_files_are_done_again(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        create_pretraining_data, "_make_shards", lambda *_: (_ for _ in ()).throw(Crash)
+    )
+    with pytest.raises(Crash):
+        run(corpus, tmp_path / "out")
+    monkeypatch.undo()
+    size = (corpus / "0.txt").stat().st_size
+    monkeypatch.setattr(readers, "GROUP_BYTES", 2 * size)
+    monkeypatch.setattr(blocks, "MAX_BLOCK_BYTES", size // 3)
+    groups = readers.plan_groups(readers.expand(f"{corpus}/*.txt"))
+    changed = next(g.number for g in groups if str(corpus / "3.txt") in g.paths)
+    small_run.write_corpus(corpus / "3.txt", num_documents=20, seed=77)
+
+    write_block, written = work_folder.WorkFolder.write_block, set()
+
+    def note(self, block, processor):
+        written.add(block.group)
+        return write_block(self, block, processor)
+
+    monkeypatch.setattr(work_folder.WorkFolder, "write_block", note)
+    run(corpus, tmp_path / "out")
+    assert written == {changed}
+    run(corpus, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_unfinished_work_with_other_settings_is_kept_unless_told(
+    corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        create_pretraining_data, "_make_shards", lambda *_: (_ for _ in ()).throw(Crash)
+    )
+    with pytest.raises(Crash):
+        run(corpus, tmp_path / "out")
+    with pytest.raises(ValueError, match="data.seed was 12345 and is 3. Repeat that"):
+        run(corpus, tmp_path / "out", "data.seed=3")
+    (corpus / "9.txt").write_text("One more.\nDocument.\n")
+    with pytest.raises(ValueError, match="it has other input files"):
+        run(corpus, tmp_path / "out")
+    monkeypatch.undo()
+    manifest = run(corpus, tmp_path / "out", "data.seed=3", overwrite=True)
+    assert manifest.data["seed"] == 3
+
+
+def test_two_runs_at_once_do_not_mix(corpus, tmp_path):
+    folder = work_folder.WorkFolder(str(tmp_path / "out" / ".unfinished"))
+    folder.open(work_folder.Plan({}, []), overwrite=False)
+    with pytest.raises(ValueError, match="another run is at work"):
+        run(corpus, tmp_path / "out")
+    folder.close()
+    run(corpus, tmp_path / "out")
+
+
+def test_a_full_disk_is_said_and_what_is_done_stays(corpus, tmp_path, monkeypatch):
+    run(corpus, tmp_path / "whole")
+    write, written = work_folder._write_arrays, []
+
+    def write_until_full(path, arrays):
+        if len(written) == 9:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        written.append(path)
+        write(path, arrays)
+
+    monkeypatch.setattr(work_folder, "_write_arrays", write_until_full)
+    with pytest.raises(OSError, match="no space is left .* same command again"):
+        run(corpus, tmp_path / "out")
+    assert contents(tmp_path / "out") == {}
+    monkeypatch.setattr(work_folder, "_write_arrays", write)
+    run(corpus, tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+_DRIVER = """
+import sys
+from data_prep import blocks, create_pretraining_data, readers
+from tests import test_resume
+readers.GROUP_BYTES = blocks.MAX_BLOCK_BYTES = int(sys.argv[3])
+test_resume.run(sys.argv[1], sys.argv[2], num_workers=2)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes(corpus, tmp_path):
+    size = (corpus / "0.txt").stat().st_size // 4
+    command = [sys.executable, "-c", _DRIVER, str(corpus)]
+    subprocess.run([*command, str(tmp_path / "whole"), str(size)], check=True)
+    whole, output = contents(tmp_path / "whole"), tmp_path / "out"
+    for attempt in range(60):
+        process = subprocess.Popen([*command, str(output), str(size)])
+        try:
+            process.wait(timeout=1.0 + 0.1 * attempt)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert process.returncode in (0, -signal.SIGKILL)
+        found = contents(output) if output.exists() else {}
+        assert all(whole[name] == data for name, data in found.items())
+        if schema.MANIFEST_FILE in found:
+            break
+        time.sleep(0.2)  # its workers end when they see that it is gone
+    assert attempt > 2
+    assert contents(output) == whole
