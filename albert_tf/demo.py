@@ -75,6 +75,7 @@ def stages(output_dir: str, config_path: str, config: config_lib.Config) -> list
                 f"--input={corpus}",
                 f"--output={vocab}",
                 f"--vocab_size={config.model.vocab_size}",
+                "--num_workers=1",
             ),
         ),
         Stage(

@@ -29,6 +29,7 @@ from data_prep import (
     duplicates,
     output_folder,
     processes,
+    progress,
     readers,
     shards,
     summary,
@@ -196,13 +197,14 @@ def _make_blocks(
 ) -> None:
     """Makes the blocks of the input that are not done."""
     size = blocks.block_bytes(settings.data)
+    unfinished = [g for g in groups if not work.has_group(g.number)]
     # Of each group, how many of its blocks are still to be done, once that is known.
     ends: dict[int, _GroupEnd] = {}
     num_done: collections.Counter = collections.Counter()
 
     def read_group(group: readers.Group) -> Iterator[readers.Block | _GroupEnd]:
         num_blocks = num_new = 0
-        for block in readers.iter_blocks(group, settings.text, size):
+        for block in readers.iter_blocks(group, settings.text, size, bar.advance):
             num_blocks += 1
             if not work.has_block(block):
                 num_new += 1
@@ -215,7 +217,6 @@ def _make_blocks(
             work.write_group(number, end.num_blocks)
 
     def tasks() -> Iterator[processes.Task]:
-        unfinished = [g for g in groups if not work.has_group(g.number)]
         for item in pool.read(unfinished, read_group):
             if isinstance(item, _GroupEnd):
                 ends[item.group] = item
@@ -223,14 +224,14 @@ def _make_blocks(
             else:
                 yield "make_block", item
 
-    with tqdm.tqdm(desc="text", unit="B", unit_scale=True, mininterval=1.0) as bar:
-        num_records = 0
+    num_records = num_bytes = 0
+    with progress.InputProgress("text", unfinished) as bar:
         for (_, block), tallies in pool.do_all(tasks()):
             num_done[block.group] += 1
             close_group(block.group)
             num_records += sum(tallies[f"records/{s}"] for s in schema.SPLITS)
-            bar.set_postfix(records=num_records, refresh=False)
-            bar.update(block.num_bytes)
+            num_bytes += block.num_bytes
+            bar.show(records=f"{num_records:,}", text=f"{num_bytes / 1e6:.0f}MB")
 
 
 def _mark_duplicates(text: config_lib.TextConfig, work: work_folder.WorkFolder) -> None:

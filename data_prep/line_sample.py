@@ -6,37 +6,21 @@ block first, and never more than the sample is held in memory. Lines to measure 
 held out by their text, so that no copy of such a line is in the sample.
 """
 
-import concurrent.futures
-import concurrent.futures.process
 import dataclasses
-import multiprocessing
-import os
-import queue
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import tqdm
 import xxhash
 
-from albert_tf import config, files, tokenization
-from data_prep import cleaning, readers
+from albert_tf import config, tokenization
+from data_prep import cleaning, processes, progress, readers
 
 # Part of what a sample follows from, as the numbers are drawn block by block.
 _BLOCK_BYTES = 4 << 20
-# Enough that no worker waits for the reader, few enough to fit in memory.
-_BLOCKS_PER_WORKER = 3
-# So many workers are kept busy by one thread that reads and decompresses.
-_WORKERS_PER_READER = 4
 # One line in so many is held out, if any is.
 _LINES_PER_HELDOUT = 100
 _HELDOUT_HASHES = (1 << 64) // _LINES_PER_HELDOUT
 _HIGHEST = (1 << 64) - 1
-# Only to say how far within a file the reading is: text is about so many times as
-# large as such files.
-_COMPRESSED = (".gz", ".bz2", ".xz", ".lzma", ".zst", ".parquet")
-_COMPRESSION = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,10 +69,9 @@ class _Found:
     keys: np.ndarray
     heldout: dict[int, str]
     num_lines: int
-    num_bytes: int
 
 
-class _Scanner:
+class Scanner:
     """Finds in a block what may be in the sample; the same block gives the same."""
 
     def __init__(self, settings: Settings):
@@ -120,7 +103,6 @@ class _Scanner:
             keys=keys[is_sampled],
             heldout=heldout,
             num_lines=len(lines),
-            num_bytes=block.num_bytes,
         )
 
 
@@ -198,151 +180,23 @@ def sample_lines(
 
     Raises:
       ValueError: a file is damaged, or not what `settings.text` says.
+      OSError: a worker was killed.
     """
     groups = readers.plan_groups(paths)
     sampler = _Sampler(settings.size, settings.heldout_size)
-    if num_workers == 1:
-        all_found = _scan_here(groups, settings, sampler)
-    else:
-        all_found = _scan_in_processes(groups, settings, num_workers, sampler)
-    with _Progress(groups) as progress:
-        for found in all_found:
-            if isinstance(found, _Found):
-                sampler.add(found)
-                progress.add(found.place[0], found.num_bytes, sampler.num_lines)
-            else:
-                progress.finish(found.number)
-    return sampler.finish()
+    with (
+        processes.Pool(num_workers, Scanner, settings) as pool,
+        progress.InputProgress("reading", groups) as bar,
+    ):
 
+        def read_group(group: readers.Group) -> Iterator[readers.Block]:
+            return readers.iter_blocks(group, settings.text, _BLOCK_BYTES, bar.advance)
 
-class _Progress:
-    """A bar of the bytes on disk: exact at ends of groups, estimated in between."""
-
-    def __init__(self, groups: Sequence[readers.Group]):
-        sizes = {g.number: [files.size(path) for path in g.paths] for g in groups}
-        self._left: dict[int, float] = {
-            number: sum(of_group) for number, of_group in sizes.items()
-        }
-        self._factors = {
-            g.number: 1 / _COMPRESSION if g.paths[0].endswith(_COMPRESSED) else 1.0
-            for g in groups
-        }
-        self._bar = tqdm.tqdm(
-            total=sum(self._left.values()),
-            desc="reading",
-            unit="B",
-            unit_scale=True,
-            mininterval=1.0,
+        tasks = (
+            ("scan", block, sampler.highest_key)
+            for block in pool.read(groups, read_group)
         )
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._bar.close()
-
-    def add(self, group: int, num_bytes: int, num_lines: int) -> None:
-        """Adds a block with so many bytes of text; `num_lines` is of all blocks."""
-        self._bar.set_postfix(lines=f"{num_lines:,}", refresh=False)
-        self._update(group, min(num_bytes * self._factors[group], self._left[group]))
-
-    def finish(self, group: int) -> None:
-        """Says that all of a group is read."""
-        self._update(group, self._left[group])
-
-    def _update(self, group: int, size: float) -> None:
-        self._left[group] -= size
-        self._bar.update(size)
-
-
-def _scan_here(
-    groups: Sequence[readers.Group], settings: Settings, sampler: _Sampler
-) -> Iterator[_Found | readers.Group]:
-    """What is found in each block, and each group when it is read."""
-    scanner = _Scanner(settings)
-    for group in groups:
-        for block in readers.iter_blocks(group, settings.text, _BLOCK_BYTES):
-            yield scanner.scan(block, sampler.highest_key)
-        yield group
-
-
-def _scan_in_processes(
-    groups: Sequence[readers.Group],
-    settings: Settings,
-    num_workers: int,
-    sampler: _Sampler,
-) -> Iterator[_Found | readers.Group]:
-    """Like `_scan_here`, in any order.
-
-    Threads of this process read and decompress; worker processes do the rest.
-    """
-    slots = threading.Semaphore(num_workers * _BLOCKS_PER_WORKER)
-    done: queue.SimpleQueue[concurrent.futures.Future] = queue.SimpleQueue()
-    stopped = threading.Event()
-
-    def read(group: readers.Group) -> tuple[readers.Group, int]:
-        num_blocks = 0
-        for block in readers.iter_blocks(group, settings.text, _BLOCK_BYTES):
-            slots.acquire()
-            if stopped.is_set():
-                break
-            future = processes.submit(_scan_in_worker, block, sampler.highest_key)
-            future.add_done_callback(done.put)
-            num_blocks += 1
-        return group, num_blocks
-
-    # "spawn": a fork of a process that has threads may hang.
-    processes = concurrent.futures.ProcessPoolExecutor(
-        num_workers, multiprocessing.get_context("spawn"), _start_worker, (settings,)
-    )
-    threads = concurrent.futures.ThreadPoolExecutor(
-        -(-num_workers // _WORKERS_PER_READER)
-    )
-    try:
-        for group in groups:
-            threads.submit(read, group).add_done_callback(done.put)
-        num_groups, num_blocks = len(groups), 0  # that are not done
-        while num_groups or num_blocks:
-            result = done.get().result()
-            if isinstance(result, _Found):
-                slots.release()
-                num_blocks -= 1
-                yield result
-            else:
-                num_groups -= 1
-                num_blocks += result[1]
-                yield result[0]
-    except concurrent.futures.process.BrokenProcessPool as error:
-        raise ValueError(
-            "a worker process was killed, perhaps for want of memory; received "
-            f"{num_workers} for --num_workers, take fewer"
-        ) from error
-    finally:
-        stopped.set()
-        slots.release(num_workers)  # a thread that waits for one would not end
-        threads.shutdown(cancel_futures=True)
-        processes.shutdown(cancel_futures=True)
-
-
-# The scanner of a worker process, which lives as long as the process.
-_scanner: _Scanner
-
-
-def _start_worker(settings: Settings) -> None:
-    global _scanner
-    # Ctrl-C reaches all processes; the calling one sees to it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _scanner = _Scanner(settings)
-
-
-def _end_with_parent() -> None:
-    """Ends this process when the calling one is killed, which nothing else would."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _scan_in_worker(block: readers.Block, highest_key: int) -> _Found:
-    return _scanner.scan(block, highest_key)
+        for _, found in pool.do_all(tasks):
+            sampler.add(found)
+            bar.show(lines=f"{sampler.num_lines:,}")
+    return sampler.finish()

@@ -156,7 +156,10 @@ def plan_groups(paths: Iterable[str]) -> list[Group]:
 
 
 def iter_blocks(
-    group: Group, text: config.TextConfig, block_bytes: int
+    group: Group,
+    text: config.TextConfig,
+    block_bytes: int,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Block]:
     """The blocks of a group, which follow from the arguments alone.
 
@@ -165,6 +168,7 @@ def iter_blocks(
       text: its format.
       block_bytes: a block is closed at the first end of a document where it is at
         least so long.
+      advance: is told of all bytes on disk that were read, as they are.
 
     Yields:
       Blocks. Stretches of a file that hold nothing but white space are left out.
@@ -175,10 +179,10 @@ def iter_blocks(
     number, chunks, room = 0, [], block_bytes
     for path in group.paths:
         if text.input_format == "parquet":
-            found = _cut_parquet(path, text.field, room, block_bytes)
+            found = _cut_parquet(path, text.field, room, block_bytes, advance)
         else:
             end = _DOCUMENT_ENDS.get(text.input_format)
-            found = _cut(path, end, room, block_bytes)
+            found = _cut(_iter_pieces(path, advance), path, end, room, block_bytes)
         for chunk in found:
             chunks.append(chunk)
             room -= len(chunk.data)
@@ -218,7 +222,11 @@ def parse_block(
 
 
 def _cut(
-    path: str, end: re.Pattern[bytes] | None, first_bytes: int, chunk_bytes: int
+    pieces: Iterator[bytes],
+    path: str,
+    end: re.Pattern[bytes] | None,
+    first_bytes: int,
+    chunk_bytes: int,
 ) -> Iterator[Chunk]:
     """A file in chunks, the first of `first_bytes` or a little more.
 
@@ -228,7 +236,7 @@ def _cut(
     match, and from there on when the next such byte has come.
     """
     buffer, line, searched, size = bytearray(), 1, 0, first_bytes
-    for piece in _iter_pieces(path):
+    for piece in pieces:
         last = piece.rfind(end.pattern[-1:]) if end else -1
         if end is None or last < 0:
             buffer += piece
@@ -249,11 +257,11 @@ def _cut(
         yield Chunk(path, line, bytes(buffer))
 
 
-def _iter_pieces(path: str) -> Iterator[bytes]:
+def _iter_pieces(path: str, advance: Callable[[int], None]) -> Iterator[bytes]:
     """The bytes of a file, decompressed by its suffix."""
     suffix = os.path.splitext(path)[1].lower()
     with files.open_file(path) as file, _naming_damage(path):
-        raw = io.BufferedReader(_RawFile(file), _BUFFER_SIZE)
+        raw = io.BufferedReader(_RawFile(file, advance), _BUFFER_SIZE)
         if suffix == ".zst":
             yield from _iter_zstd(raw)
             return
@@ -281,15 +289,28 @@ def _iter_zstd(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _cut_parquet(
-    path: str, field: str, first_bytes: int, chunk_bytes: int
+    path: str,
+    field: str,
+    first_bytes: int,
+    chunk_bytes: int,
+    advance: Callable[[int], None],
 ) -> Iterator[Chunk]:
     """A Parquet file in chunks, each closed by the row that fills it with text."""
+    num_left = 0
+
+    def count(num_bytes: int) -> None:
+        nonlocal num_left
+        num_left -= num_bytes
+        advance(num_bytes)
+
     with files.open_file(path) as file, _naming_damage(path):
-        table = parquet.ParquetFile(
-            _RawFile(file), buffer_size=_BUFFER_SIZE, pre_buffer=False
-        )
+        raw = _RawFile(file, count)
+        num_left += raw.seek(0, os.SEEK_END)
+        raw.seek(0)
+        table = parquet.ParquetFile(raw, buffer_size=_BUFFER_SIZE, pre_buffer=False)
         _check_column(table.schema_arrow, path, field)
         yield from _cut_rows(table, path, field, first_bytes, chunk_bytes)
+    advance(num_left)  # the other columns
 
 
 def _cut_rows(
@@ -365,8 +386,9 @@ class _RawFile(io.RawIOBase):
     A remote one has no `readinto`, which decompressors and Arrow need.
     """
 
-    def __init__(self, file: IO[bytes]):
+    def __init__(self, file: IO[bytes], advance: Callable[[int], None]):
         self._file = file
+        self._advance = advance
 
     def readable(self) -> bool:
         return True
@@ -377,6 +399,7 @@ class _RawFile(io.RawIOBase):
     def readinto(self, buffer) -> int:
         data = self._file.read(len(buffer))
         buffer[: len(data)] = data
+        self._advance(len(data))
         return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

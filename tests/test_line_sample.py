@@ -82,7 +82,7 @@ def test_pruning_keeps_the_smallest_keys_in_the_order_of_the_input():
     for block in (4, 0, 2, 1, 3, 5):
         rows = slice(1500 * block, 1500 * block + 1500)
         names = [str(number) for number in range(rows.start, rows.stop)]
-        sampler.add(line_sample._Found((0, block), names, keys[rows], {}, 1500, 1))
+        sampler.add(line_sample._Found((0, block), names, keys[rows], {}, 1500))
         assert sampler._num_held <= 1500
     expected = sorted(np.argsort(keys)[:3])
     assert sampler.finish().lines == [str(number) for number in expected]
@@ -112,27 +112,6 @@ def test_only_what_cleaning_leaves_is_sampled(tmp_path):
     path.write_text("too short\n\nlong e\u200bnough to stay here\n", encoding="utf-8")
     found = sample(path, min_document_characters=12)
     assert found.lines == ["long enough to stay here"]
-
-
-def test_progress_is_in_bytes_on_disk_and_exact_at_ends_of_groups(
-    tmp_path, monkeypatch
-):
-    paths = [str(tmp_path / name) for name in ("a.txt", "b.txt.gz")]
-    for path, size in zip(paths, (100, 60), strict=True):
-        with open(path, "wb") as file:
-            file.write(bytes(size))
-    monkeypatch.setattr(readers, "GROUP_BYTES", 1)
-    with line_sample._Progress(readers.plan_groups(paths)) as progress:
-        bar = progress._bar
-        progress.add(0, 40, 3)
-        assert (bar.n, bar.total) == (40, 160)
-        progress.add(1, 30, 5)  # ten bytes, if text is three times as large
-        assert bar.n == 50
-        progress.add(1, 999, 7)  # it is larger; the group ends at its size
-        assert bar.n == 100
-        progress.finish(1)
-        progress.finish(0)
-        assert bar.n == 160
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])

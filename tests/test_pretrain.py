@@ -47,28 +47,68 @@ def test_the_loss_falls_and_everything_is_written(data_dir, tmp_path):
     assert tf.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-60")
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_a_resumed_run_equals_one_that_was_not_interrupted(data_dir, tmp_path, dropout):
-    rates = [
-        f"model.hidden_dropout_rate={dropout}",
-        f"model.attention_dropout_rate={dropout}",
+@pytest.mark.parametrize(
+    ("pair_loss", "expected"),
+    [("nsp", {"next_sentence_loss", "next_sentence_accuracy"}), ("none", set())],
+)
+def test_other_pair_losses_are_trained_and_named(tmp_path, pair_loss, expected):
+    data = (f"data.pair_loss={pair_loss}", "data.masking=dynamic")
+    records = small_run.write_records(tmp_path, *data)
+    held_out = _train(records, tmp_path / "run", *data)
+    assert set(held_out) == {"mlm_loss", "mlm_accuracy"} | expected
+    rows = run_log.read_metrics(str(tmp_path / "run"))
+    assert set(held_out) <= set(rows[0])
+    name = "sentence_order/output_projection/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    checkpoints = [
+        tf.train.load_checkpoint(str(tmp_path / "run" / f"model.ckpt-{step}"))
+        for step in (0, 12)
     ]
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    _train(data_dir, whole, *rates)
-    _train(data_dir, stopped, *rates)
+    before, after = (
+        next(
+            reader.get_tensor(key)
+            for key in reader.get_variable_to_shape_map()
+            if key.endswith(name) and ".OPTIMIZER_SLOT" not in key
+        )
+        for reader in checkpoints
+    )
+    # Without a pair loss nothing but weight decay moves the head: by one factor.
+    factors = after / before
+    is_one_factor = np.allclose(factors, factors.flat[0], rtol=1e-4)
+    assert is_one_factor == (pair_loss == "none")
+
+
+def _assert_resumes_exactly(records, folder, *overrides):
+    whole, stopped = folder / "whole", folder / "stopped"
+    _train(records, whole, *overrides)
+    _train(records, stopped, *overrides)
     # As if it had been killed after the checkpoint of step 6.
     for file in stopped.glob("model.ckpt-12*"):
         file.unlink()
     tf.compat.v1.train.update_checkpoint_state(
         str(stopped), str(stopped / "model.ckpt-6")
     )
-    _train(data_dir, stopped, *rates)
+    _train(records, stopped, *overrides)
     expected, found = _weights(whole), _weights(stopped)
     assert expected.keys() == found.keys() and len(expected) > 90
     for name, value in expected.items():
         np.testing.assert_array_equal(value, found[name], err_msg=name)
     steps = [row["step"] for row in run_log.read_metrics(str(stopped))]
     assert steps == [row["step"] for row in run_log.read_metrics(str(whole))]
+
+
+def test_a_run_that_draws_its_masks_resumes_exactly(tmp_path):
+    data = ("data.masking=dynamic", "data.dupe_factor=1")
+    records = small_run.write_records(tmp_path, *data)
+    _assert_resumes_exactly(records, tmp_path, *data)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_resumed_run_equals_one_that_was_not_interrupted(data_dir, tmp_path, dropout):
+    rates = [
+        f"model.hidden_dropout_rate={dropout}",
+        f"model.attention_dropout_rate={dropout}",
+    ]
+    _assert_resumes_exactly(data_dir, tmp_path, *rates)
 
 
 def test_accumulation_equals_one_large_batch(data_dir, tmp_path):

@@ -649,3 +649,21 @@ def test_rows_that_are_not_utf8_are_named_or_replaced(tmp_path):
     documents, counts = read([path], text)
     assert documents[1].lines == ("x\ufffdy",)
     assert counts == {"replaced_bytes": 1}
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz", ".zst", ".parquet"])
+def test_all_bytes_on_disk_are_counted_as_they_are_read(tmp_path, suffix):
+    text = config.TextConfig(input_format="parquet" if suffix == ".parquet" else "text")
+    path = tmp_path / f"a{suffix}"
+    documents = [f"Number {n}.\n" * 50 for n in range(2000)]
+    if suffix == ".parquet":
+        write_parquet(path, documents, pa.string(), row_group_size=500)
+    else:
+        write(path, COMPRESS.get(suffix, bytes)("\n".join(documents).encode()))
+    counted = []
+    group = readers.Group(0, (str(path),))
+    num_blocks = sum(
+        1 for _ in readers.iter_blocks(group, text, 100_000, counted.append)
+    )
+    assert num_blocks > 5
+    assert sum(counted) == path.stat().st_size
