@@ -61,10 +61,12 @@ build-file: ## write BUILD anew from the files' imports
 	@$(PRODUCT)
 	$(RUN) -m tests.build_file
 
-# One benchmark is one module albert_tf/bench_NAME.py, called as `make bench-NAME`.
-bench-%: albert_tf/bench_%.py ## run the benchmark albert_tf/bench_NAME.py
+# One benchmark is one module bench_NAME.py of a package, called as `make bench-NAME`.
+BENCHMARK = $(or $(wildcard $(SOURCES:=/bench_$*.py)), \
+  $(error no benchmark $*; there are $(wildcard $(SOURCES:=/bench_*.py))))
+bench-%: ## run the benchmark bench_NAME.py
 	@$(PRODUCT)
-	$(RUN) -m albert_tf.bench_$* $(BENCH_ARGS)
+	$(RUN) -m $(subst /,.,$(basename $(BENCHMARK))) $(BENCH_ARGS)
 
 .PHONY: clean
 clean: ## remove what was built, and the caches; the environment stays

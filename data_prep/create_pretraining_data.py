@@ -15,23 +15,21 @@ import dataclasses
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import tqdm
 from absl import flags
 
-from albert_tf import binary, files, schema, tokenization
+from albert_tf import binary, files, schema
 from albert_tf import config as config_lib
 from data_prep import (
     blocks,
-    contamination,
-    duplicates,
     output_folder,
+    preparation,
     processes,
     progress,
     readers,
-    shards,
     summary,
     work_folder,
     worker,
@@ -85,7 +83,9 @@ def create_pretraining_data(
         was killed.
     """
     # ---- Settings ----
-    settings, tokenizer = make_settings(vocab_model, config, evaluation_input)
+    settings, tokenizer = preparation.make_settings(
+        vocab_model, config, evaluation_input
+    )
     paths = readers.expand(patterns)
     groups = readers.plan_groups(paths)
 
@@ -103,7 +103,7 @@ def create_pretraining_data(
             totals = _total(work, config.data)
             if not totals.splits[schema.TRAIN]["records"]:
                 work.clear()
-                raise ValueError(nothing_made(paths, totals, config.data))
+                raise ValueError(preparation.nothing_made(paths, totals, config.data))
 
             # ---- Shards ----
             shards_by_split = _make_shards(totals, settings, work, pool)
@@ -115,54 +115,6 @@ def create_pretraining_data(
         output.publish(work.path, manifest)
         work.clear()
     return manifest
-
-
-def make_settings(
-    vocab_model: str, config: config_lib.Config, evaluation_input: str | Iterable[str]
-) -> tuple[blocks.Settings, tokenization.Tokenizer]:
-    """What decides the outcome of a block, see `create_pretraining_data`.
-
-    Raises:
-      ValueError: the vocabulary does not fit.
-    """
-    tokenizer = tokenization.Tokenizer.from_file(vocab_model, config.data.lower_case)
-    _check_vocabulary(tokenizer, vocab_model, config)
-    settings = blocks.Settings(
-        config.text,
-        config.data,
-        tokenizer.model_proto,
-        tokenizer.vocab_size,
-        _read_evaluation(evaluation_input, config.text),
-    )
-    return settings, tokenizer
-
-
-def _check_vocabulary(
-    tokenizer: tokenization.Tokenizer, path: str, config: config_lib.Config
-) -> None:
-    if tokenizer.vocab_size != config.model.vocab_size:
-        raise ValueError(
-            f"{path} has {tokenizer.vocab_size} pieces, but model.vocab_size is "
-            f"{config.model.vocab_size}; pass --set "
-            f"model.vocab_size={tokenizer.vocab_size} or another vocabulary"
-        )
-
-
-def _read_evaluation(
-    patterns: str | Iterable[str], text: config_lib.TextConfig
-) -> contamination.Index | None:
-    """The index of an evaluation set of text files, or None if there is none."""
-    if not patterns:
-        return None
-    plain = dataclasses.replace(text, input_format="text")
-    documents = (
-        document
-        for group in readers.plan_groups(readers.expand(patterns))
-        for block in readers.iter_blocks(group, plain, blocks.MAX_BLOCK_BYTES)
-        for document in readers.parse_block(block, plain)[0]
-    )
-    texts = ("\n".join(document.lines) for document in documents)
-    return contamination.Index.from_texts(texts, text.contamination_ngram)
 
 
 def _default_work_dir(output_dir: str) -> str:
@@ -239,7 +191,7 @@ def _mark_duplicates(text: config_lib.TextConfig, work: work_folder.WorkFolder) 
     if not text.drop_exact_duplicates and not text.near_duplicate_threshold:
         return
     names = work.block_names()
-    marks = find_duplicates(
+    marks = preparation.find_duplicates(
         text,
         [len(work.read_documents(name).is_heldout) for name in names],
         lambda number: work.read_fingerprints(names[number]),
@@ -249,69 +201,11 @@ def _mark_duplicates(text: config_lib.TextConfig, work: work_folder.WorkFolder) 
         work.write_dropped(name, mark)
 
 
-def find_duplicates(
-    text: config_lib.TextConfig,
-    sizes: Sequence[int],
-    load_fingerprints: Callable[[int], np.ndarray],
-    load_signatures: Callable[[int], np.ndarray],
-) -> list[np.ndarray]:
-    """Finds which documents repeat an earlier one.
-
-    Args:
-      text: says which kinds of duplicates to look for.
-      sizes: the number of documents of each block, in the order of the input.
-      load_fingerprints: gives those of a block, see `duplicates.find_exact`.
-      load_signatures: gives those of a block, see `duplicates.find_near`.
-
-    Returns:
-      For each block, uint8 [D], see `summary.Totals.add`.
-    """
-    marks = [np.zeros(size, np.uint8) for size in sizes]
-    exact = [np.zeros(size, np.bool_) for size in sizes]
-    if text.drop_exact_duplicates:
-        exact = duplicates.find_exact(load_fingerprints, sizes)
-        for mark, is_exact in zip(marks, exact, strict=True):
-            mark[is_exact] = summary.EXACT_DUPLICATE
-    if text.near_duplicate_threshold:
-        near = duplicates.find_near(
-            load_signatures, sizes, text.near_duplicate_threshold, exclude=exact
-        )
-        for mark, is_near in zip(marks, near, strict=True):
-            mark[is_near] = summary.NEAR_DUPLICATE
-    return marks
-
-
 def _total(work: work_folder.WorkFolder, data: config_lib.DataConfig) -> summary.Totals:
     totals = summary.Totals.empty()
     for name in work.block_names():
         totals.add(work.read_documents(name), work.read_dropped(name), data)
     return totals
-
-
-def nothing_made(
-    paths: Sequence[str], totals: summary.Totals, data: config_lib.DataConfig
-) -> str:
-    """Says why there is no training record."""
-    where = f"{', '.join(paths[:3])}{', …' if len(paths) > 3 else ''}"
-    if not totals.tallies["documents_read"]:
-        return (
-            f"the input {where} holds no document; give files with text in the format "
-            "that text.input_format says"
-        )
-    return (
-        f"{where}: no document gave a training record, which takes one of two words or "
-        f"more that is neither dropped nor held out (data.heldout_rate is "
-        f"{data.heldout_rate}); give more text"
-    )
-
-
-def count_shards(totals: summary.Totals, data: config_lib.DataConfig) -> dict[str, int]:
-    """The number of shards of each split that has records."""
-    return {
-        split: shards.num_shards(data, split, totals.tallies[f"bytes/{split}"])
-        for split, counter in totals.splits.items()
-        if counter["records"]
-    }
 
 
 def _make_shards(
@@ -321,7 +215,7 @@ def _make_shards(
     pool: processes.Pool,
 ) -> dict[str, list[schema.Shard]]:
     """Makes the shards that are not done; of each split all, in order."""
-    counts = count_shards(totals, settings.data)
+    counts = preparation.count_shards(totals, settings.data)
     tasks = [
         ("make_shard", split, number, count)
         for split, count in counts.items()
@@ -371,40 +265,6 @@ def _leaving(work: work_folder.WorkFolder) -> Iterator[None]:
         ) from error
     finally:
         work.close()
-
-
-def describe(manifest: schema.Manifest, output_dir: str) -> str:
-    """A few lines on what was made."""
-    documents, characters = manifest.documents, manifest.characters
-    lines = [
-        f"read {documents['read']:,} documents of {characters['read']:,} characters; "
-        f"kept {documents['kept']:,}{_reasons(documents['dropped'])}"
-    ]
-    for name, split in manifest.splits.items():
-        statistics = split.statistics
-        masked = (
-            "to be masked in training"
-            if manifest.data["masking"] == "dynamic"
-            else f"masked {statistics['masked_rate']:.2%} of the tokens"
-        )
-        lines.append(
-            f"{name}: {split.num_records:,} records of {split.num_documents:,} "
-            f"documents in {len(split.shards)} shards; {masked}; padding "
-            f"{statistics['padding_rate']:.1%}"
-        )
-    entropy = manifest.heldout_unigram_entropy
-    if entropy is None:
-        lines.append("nothing was held out")
-    else:
-        lines.append(
-            f"unigram entropy of the held-out masked tokens: {entropy:.4f} nats"
-        )
-    return "\n".join([*lines, f"wrote {output_dir}"])
-
-
-def _reasons(dropped: Mapping[str, int]) -> str:
-    text = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-    return f"; dropped {text.replace('_', ' ')}" if text else ""
 
 
 def define_shared_flags(flag_values: flags.FlagValues) -> None:
@@ -476,7 +336,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.work_dir,
             flag_values.evaluation_input,
         )
-    print(describe(manifest, flag_values.output_dir))
+    print(preparation.describe(manifest, flag_values.output_dir))
 
 
 if __name__ == "__main__":

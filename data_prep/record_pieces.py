@@ -48,6 +48,17 @@ def unpack(packed: Packed) -> record_maker.Made:
     return record_maker.Made(*map(np.frombuffer, packed, _FIELD_DTYPES))
 
 
+def in_order(pieces: dict[tuple, Packed]) -> Iterator[record_maker.Made]:
+    """Unpacks pieces by their place in the input, which decides between equal keys.
+
+    Args:
+      pieces: by place; empty at the end, so that nothing is held for longer than need
+        be.
+    """
+    for place in sorted(pieces):
+        yield unpack(pieces.pop(place))
+
+
 def shards_of(keys: np.ndarray, split: str, count: int) -> range:
     """The shards of a split that may take records with such keys.
 

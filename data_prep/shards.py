@@ -146,6 +146,8 @@ def write_shard(
     if compression == "gzip":
         # No time in the header, so that equal records give equal files.
         content = gzip.compress(content, _GZIP_LEVEL, mtime=0)
+    if files.is_remote(path):
+        content = bytes(content)  # TensorFlow writes nothing else
     with files.open_file(path, "wb") as output:
         output.write(content)
     digest = hashlib.sha256(content).hexdigest()

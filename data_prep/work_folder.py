@@ -104,6 +104,7 @@ class WorkFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            self.close()
             raise ValueError(
                 f"another run is at work in {self.path}; wait for it, or choose "
                 "another --output_dir"
@@ -114,6 +115,7 @@ class WorkFolder:
         if before is not None:
             difference = before.difference(plan)
             if difference and self.has_blocks() and not overwrite:
+                self.close()
                 raise ValueError(
                     f"{self.path} holds an unfinished run that differs: {difference}. "
                     "Repeat that run's command to finish it, or pass --overwrite to "

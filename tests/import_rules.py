@@ -57,18 +57,20 @@ DATA_PREP = (
         "unigram",
     ),
     ("2", "fast_encoder", "inspection", "progress", "shard_check", "shards"),
-    ("3", "blocks", "inspection_tables", "line_sample"),
+    ("3", "blocks", "inspection_tables", "line_sample", "record_pieces"),
     ("4", "inspection_page", "summary", "work_folder"),
-    ("5", "worker"),
+    ("5", "preparation", "worker"),
     (
-        "6",
-        "beam_pipeline",
+        "6a",
+        "bench_data",
         "create_pretraining_data",
         "demo_corpus",
         "inspect_records",
         "train_vocab",
         "verify",
     ),
+    ("6b", "beam_steps"),
+    ("6c", "beam_pipeline"),
 )
 TABLES = {"albert_tf": ALBERT_TF, "data_prep": DATA_PREP}
 
@@ -163,10 +165,10 @@ def row_of(path: str) -> Row | None:
 
 
 def may_define_flags(path: str) -> bool:
-    """Whether the file is one of the binaries, which are a table's last row."""
+    """Whether the file is one of the binaries, which are a table's last level."""
     package = path.split("/")[0]
     row = row_of(path) if package in TABLES else None
-    return row is not None and row.rank == len(TABLES[package]) - 1
+    return row is not None and row.label[0] == TABLES[package][-1][0][0]
 
 
 def violations(path: str, source: str, files: frozenset[str]) -> list[str]:

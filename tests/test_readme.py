@@ -74,5 +74,6 @@ def test_make_targets_and_files_that_readme_names_exist():
 
 
 def test_the_architecture_table_names_every_file():
-    for path in (ROOT / "albert_tf").glob("[!_]*.py"):
-        assert f"`{path.stem}`" in README, path
+    for package in ("albert_tf", "data_prep"):
+        for path in (ROOT / package).glob("[!_]*.py"):
+            assert f"`{path.stem}`" in README, path
