@@ -65,12 +65,12 @@ def _cache_folder() -> str:
                 digest.update(source)
     name = f"kernels-{digest.hexdigest()[:16]}"
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    for parent in (os.path.join(caches, "albert_tf"), tempfile.gettempdir()):
-        folder = os.path.join(parent, name)
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            break
-    return folder
+    folder = os.path.join(caches, "albert_tf", name)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        # Who could write here could have us run what they like.
+        if os.stat(folder).st_uid == os.getuid() and os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    return tempfile.mkdtemp(prefix=name)  # compiled anew in every process

@@ -9,6 +9,9 @@ from albert_tf import config as config_lib
 from albert_tf import schema, tokenization
 from data_prep import blocks, contamination, duplicates, readers, shards, summary
 
+# For the search for duplicates, which takes as many rounds as that makes necessary.
+_SEARCH_BYTES = 512 << 20
+
 
 def make_settings(
     vocab_model: str, config: config_lib.Config, evaluation_input: str | Iterable[str]
@@ -83,12 +86,16 @@ def find_duplicates(
     marks = [np.zeros(size, np.uint8) for size in sizes]
     exact = [np.zeros(size, np.bool_) for size in sizes]
     if text.drop_exact_duplicates:
-        exact = duplicates.find_exact(load_fingerprints, sizes)
+        exact = duplicates.find_exact(load_fingerprints, sizes, _SEARCH_BYTES)
         for mark, is_exact in zip(marks, exact, strict=True):
             mark[is_exact] = summary.EXACT_DUPLICATE
     if text.near_duplicate_threshold:
         near = duplicates.find_near(
-            load_signatures, sizes, text.near_duplicate_threshold, exclude=exact
+            load_signatures,
+            sizes,
+            text.near_duplicate_threshold,
+            _SEARCH_BYTES,
+            exact,
         )
         for mark, is_near in zip(marks, near, strict=True):
             mark[is_near] = summary.NEAR_DUPLICATE

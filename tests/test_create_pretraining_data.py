@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 import sentencepiece
+import tensorflow as tf
 from absl import flags
 from scipy import stats
 
@@ -16,6 +17,7 @@ from data_prep import (
     create_pretraining_data,
     fast_encoder,
     record_reader,
+    verify,
 )
 
 CLS, SEP, MASK = 2, 3, 4
@@ -499,3 +501,31 @@ def test_real_articles_give_records_as_the_paper_has_them(
     drawn = np.array(list(statistics["drawn_ngram_lengths"].values()))
     assert drawn.sum() > 20000
     assert stats.chisquare(drawn, np.array([6, 3, 2]) / 11 * drawn.sum()).pvalue > 0.001
+
+
+def test_remote_folders_give_the_same_bytes(tmp_path, vocab_model):
+    """TensorFlow's file system in memory stands for gs://."""
+    english_corpus(tmp_path / "a.txt")
+    run(tmp_path, vocab_model)
+    gfile = tf.io.gfile
+    gfile.makedirs("ram://bucket/in")
+    gfile.copy(str(tmp_path / "a.txt"), "ram://bucket/in/a.txt")
+    gfile.copy(vocab_model, "ram://bucket/vocab.model")
+    arguments = (
+        "ram://bucket/in/*.txt",
+        "ram://bucket/vocab.model",
+        "ram://bucket/out",
+    )
+    config = make_config(4000, max_seq_length=64, dupe_factor=2, min_shards=3)
+    with pytest.raises(ValueError, match="--work_dir must name a local folder"):
+        create_pretraining_data.create_pretraining_data(*arguments, config)
+    create_pretraining_data.create_pretraining_data(
+        *arguments, config, work_dir=str(tmp_path / "work")
+    )
+    found = {}
+    for name in gfile.listdir("ram://bucket/out"):
+        with gfile.GFile(f"ram://bucket/out/{name}", "rb") as file:
+            found[name] = file.read()
+    assert found == contents(tmp_path / "out")
+    assert not (tmp_path / "work").exists()
+    assert verify.verify("ram://bucket/out", deep=True) == []
