@@ -117,7 +117,8 @@ class Tokenizer:
         self.lower_case = lower_case
         self.sha256 = hashlib.sha256(model_proto).hexdigest()
 
-        self._pieces = [self._sp.id_to_piece(i) for i in range(self.vocab_size)]
+        ids = list(range(self.vocab_size))
+        self._pieces = self._sp.id_to_piece(ids)
         self._piece_to_id = {piece: i for i, piece in enumerate(self._pieces)}
         missing = [p for p in SPECIAL_PIECES if p not in self._piece_to_id]
         if missing:
@@ -135,7 +136,7 @@ class Tokenizer:
         # Differs from the original: it draws random replacements from the whole
         # vocabulary, control symbols included.
         self.replacement_ids = np.array(
-            [i for i in range(self.vocab_size) if self._is_plain(i)], np.int32
+            [i for i, is_plain in enumerate(self._are_plain(ids)) if is_plain], np.int32
         )
         self.replacement_rows = [
             self._split_digit_comma(i) for i in range(self.vocab_size)
@@ -169,11 +170,16 @@ class Tokenizer:
         """Pickles as the model's bytes, for worker processes."""
         return Tokenizer, (self.model_proto, self.lower_case)
 
-    def _is_plain(self, piece_id: int) -> bool:
+    def _are_plain(self, ids: list[int]) -> list[bool]:
+        """Whether each piece stands for text; asked for all at once, which is quick."""
         sp = self._sp
-        return self._pieces[piece_id] not in SPECIAL_PIECES and not (
-            sp.is_control(piece_id) or sp.is_unknown(piece_id) or sp.is_unused(piece_id)
+        kinds = zip(
+            sp.is_control(ids), sp.is_unknown(ids), sp.is_unused(ids), strict=True
         )
+        return [
+            not any(kind) and piece not in SPECIAL_PIECES
+            for kind, piece in zip(kinds, self._pieces, strict=True)
+        ]
 
     def _split_digit_comma(self, piece_id: int) -> list[int]:
         """The ids of "1990" and "," for the id of "1990,"; else the id itself.

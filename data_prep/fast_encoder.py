@@ -10,6 +10,7 @@ cuts the others itself; this module sees to it that the ids are those of the tok
   beyond a space. That SentencePiece leaves ASCII alone is read from its rules.
 """
 
+import functools
 import itertools
 import struct
 from collections.abc import Sequence
@@ -72,6 +73,7 @@ def slow_reason(
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+@functools.lru_cache(1)
 def _rules(charsmap: bytes) -> tuple[np.ndarray, bytes, bool]:
     """Looks through the rules of SentencePiece's normalizer.
 

@@ -17,6 +17,8 @@ RECORDS, TOKENS, BORROWED, SINGLE_WORD, ODD_LABELS = range(5)
 NUM_PLAIN_COUNTS = 5
 # Sort keys of held-out records have this bit, so that they lie behind the others.
 HELDOUT_BIT = np.uint64(1 << 63)
+# In the place of the copy, the key of what is drawn once a document.
+_COIN = np.uint64((1 << 64) - 1)
 
 
 class Settings(NamedTuple):
@@ -140,32 +142,41 @@ def make_records(
     labels = np.empty(settings.max_predictions, np.int32)
     stream_key = np.empty(5, np.uint64)
     for document in range(num_documents):
+        first_piece = pieces.document_pieces[document]
         last_piece = pieces.document_pieces[document + 1]
         others = any_document if is_heldout[document] else in_training
         own = counts[document]
         drawn = own[NUM_PLAIN_COUNTS : NUM_PLAIN_COUNTS + max_ngram]
         placed = own[NUM_PLAIN_COUNTS + max_ngram : lengths_end]
         kinds = own[lengths_end:]
+        stream_key[0] = settings.seed
+        stream_key[1] = block_group
+        stream_key[2] = block_number
+        stream_key[3] = document
+        stream_key[4] = _COIN
+        stream = random_stream.open_stream(stream_key)
+        coin = random_stream.below(stream, 2)
         for copy in range(first_copy, end_copy):
             if is_heldout[document] and copy > 0:
                 break
-            stream_key[0] = settings.seed
-            stream_key[1] = block_group
-            stream_key[2] = block_number
-            stream_key[3] = document
             stream_key[4] = copy
             stream = random_stream.open_stream(stream_key)
             target = sentence_order.draw_target(
                 settings.max_tokens, settings.short_seq_rate, stream
             )
-            piece = pieces.document_pieces[document]
+            # Every other copy; which one the first is, is up to the document's coin.
+            is_backward = (
+                settings.pair_loss == sentence_order.SOP and (coin + copy) % 2 == 1
+            )
+            piece = last_piece if is_backward else first_piece
             start = pieces.piece_starts[piece]
-            while piece < last_piece:
+            while piece > first_piece if is_backward else piece < last_piece:
                 found = sentence_order.next_segments(
                     pieces,
                     document,
                     start,
                     piece,
+                    is_backward,
                     target,
                     settings.max_tokens,
                     settings.pair_loss,
@@ -173,17 +184,18 @@ def make_records(
                     settings.cuts_at,
                     stream,
                 )
-                own_start, start, piece = start, found.start, found.piece
+                num_own = abs(found.start - start)
+                start, piece = found.start, found.piece
                 if found.a_start == found.a_end:
-                    own[SINGLE_WORD] += start - own_start
+                    own[SINGLE_WORD] += num_own
                     continue
                 num_tokens, segment_a_length = _join(
                     pieces.ids, found, settings, input_ids, flags
                 )
                 own[RECORDS] += 1
-                own[TOKENS] += start - own_start
+                own[TOKENS] += num_own
                 num_in_text = found.a_end - found.a_start + found.b_end - found.b_start
-                own[BORROWED] += num_in_text - (start - own_start)
+                own[BORROWED] += num_in_text - num_own
                 own[ODD_LABELS] += found.label
 
                 if at + most_bytes > len(data):

@@ -230,20 +230,23 @@ def _payload(data, at):
 
 @compiled.kernel
 def _put_integers(buffer, at, values, width):
-    """Writes integers as `width` little-endian bytes each."""
+    """Writes integers as `width` little-endian bytes each: 2 or 4."""
     for value in values:
-        for _ in range(width):
-            buffer[at] = value & 255
-            value >>= 8
-            at += 1
+        buffer[at] = value & 255
+        buffer[at + 1] = (value >> 8) & 255
+        if width == 4:
+            buffer[at + 2] = (value >> 16) & 255
+            buffer[at + 3] = (value >> 24) & 255
+        at += width
     return at
 
 
 @compiled.kernel
 def _get_integer(data, at, width):
-    value = np.int64(0)
-    for i in range(width):
-        value |= np.int64(data[at + i]) << (8 * i)
+    value = np.int64(data[at]) | (np.int64(data[at + 1]) << 8)
+    if width == 4:
+        value |= np.int64(data[at + 2]) << 16
+        value |= np.int64(data[at + 3]) << 24
     return value
 
 

@@ -12,10 +12,14 @@ fit, or the document ends. The target is what a record can hold, or, for a share
 copies of documents, a uniformly random length from 2 up to that.
 
 SOP: a chunk is cut in two at a random sentence boundary, or at a random word boundary
-where it has but one sentence, and the two are swapped in half of the cases. NSP: what
-lies behind the cut is the second segment in half of the cases; in the other half it
-opens the next chunk, and pieces of another document take its place. None: the chunk is
-the only segment. Nothing is truncated.
+where it has but one sentence, and the two are swapped in half of the cases. Every other
+copy of a document is packed from its end: the sentence that did not fit into a
+chunk opens the next one, and is longer than others. From one end only, the longer
+segment would more often be the first, and lengths alone would hint at the label.
+
+NSP: what lies behind the cut is the second segment in half of the cases; in the other
+half it opens the next chunk, and pieces of another document take its place. None: the
+chunk is the only segment. Nothing is truncated.
 """
 
 from typing import NamedTuple
@@ -51,7 +55,7 @@ class Segments(NamedTuple):
       a_start, a_end, b_start, b_end: the stretches of tokens. B is empty where there
         is no second segment; A is empty where the chunk could not be cut.
       label: see `schema.PAIR_LABELS`.
-      start: the token that the next chunk begins with.
+      start: where the next chunk begins; where it ends, if packed from the end.
       piece: the piece that this token belongs to.
     """
 
@@ -133,6 +137,7 @@ def next_segments(
     document,
     start,
     piece,
+    is_backward,
     target,
     max_tokens,
     pair_loss,
@@ -140,7 +145,7 @@ def next_segments(
     is_word_start,
     stream,
 ):
-    """The segments of the chunk that begins at a token of a document.
+    """The segments of the chunk that begins, or ends, at a token of a document.
 
     Differs from the original: it lets the last sentence overflow and then truncates
     either segment at either end. A cut at the inner ends opens a gap between the
@@ -152,8 +157,9 @@ def next_segments(
     Args:
       pieces: see `Pieces`.
       document: the number of the document in the block.
-      start: the token that the chunk begins with.
+      start: the token that the chunk begins with, or that stands behind it.
       piece: the piece that this token belongs to.
+      is_backward: whether the document is packed from its end; not with `NSP`.
       target: the length to fill, in tokens.
       max_tokens: the most tokens of a record, special ones not counted.
       pair_loss: `SOP`, `NSP` or `NONE`.
@@ -164,25 +170,20 @@ def next_segments(
     Returns:
       `Segments`.
     """
-    starts = pieces.piece_starts
-    last_piece = pieces.document_pieces[document + 1]
-    first_piece = piece
-    end = start
-    while piece < last_piece:
-        piece_end = starts[piece + 1]
-        if end > start and piece_end - start > max_tokens:
-            break
-        end = piece_end
-        piece += 1
-        if end - start >= target:
-            break
+    first_piece, last_piece, start, end = _gather(
+        pieces, document, start, piece, is_backward, target, max_tokens
+    )
+    if is_backward:
+        next_start, next_piece = start, first_piece
+    else:
+        next_start, next_piece = end, last_piece
     if pair_loss == NONE:
-        return Segments(start, end, end, end, 0, end, piece)
+        return Segments(start, end, end, end, 0, next_start, next_piece)
     cut, cut_piece = _random_cut(
-        pieces, start, end, first_piece, piece, is_word_start, stream
+        pieces, start, end, first_piece, last_piece, is_word_start, stream
     )
     if cut == start:
-        return Segments(start, start, end, end, 0, end, piece)
+        return Segments(start, start, end, end, 0, next_start, next_piece)
     # The label depends on nothing but this draw.
     is_odd = random_stream.uniform(stream) < 0.5
     if pair_loss == NSP:
@@ -191,16 +192,48 @@ def next_segments(
                 pieces,
                 document,
                 others,
-                target - (cut - start),
+                end - cut,
                 max_tokens - (cut - start),
                 is_word_start,
                 stream,
             )
             return Segments(start, cut, b_start, b_end, 1, cut, cut_piece)
-        return Segments(start, cut, cut, end, 0, end, piece)
+        return Segments(start, cut, cut, end, 0, next_start, next_piece)
     if is_odd:
-        return Segments(cut, end, start, cut, 1, end, piece)
-    return Segments(start, cut, cut, end, 0, end, piece)
+        return Segments(cut, end, start, cut, 1, next_start, next_piece)
+    return Segments(start, cut, cut, end, 0, next_start, next_piece)
+
+
+@compiled.kernel
+def _gather(pieces, document, start, piece, is_backward, target, max_tokens):
+    """The chunk that begins at a token or, if packed from the end, ends before it.
+
+    Returns:
+      Its first piece, the piece behind its last, its first token, and the token behind
+      its last.
+    """
+    starts = pieces.piece_starts
+    first_piece = last_piece = piece
+    end = start
+    if is_backward:
+        while first_piece > pieces.document_pieces[document]:
+            piece_start = starts[first_piece - 1]
+            if end > start and end - piece_start > max_tokens:
+                break
+            start = piece_start
+            first_piece -= 1
+            if end - start >= target:
+                break
+        return first_piece, last_piece, start, end
+    while last_piece < pieces.document_pieces[document + 1]:
+        piece_end = starts[last_piece + 1]
+        if end > start and piece_end - start > max_tokens:
+            break
+        end = piece_end
+        last_piece += 1
+        if end - start >= target:
+            break
+    return first_piece, last_piece, start, end
 
 
 @compiled.kernel
@@ -241,7 +274,11 @@ def _has_other(pieces, others, document):
 def _random_segment(
     pieces, document, others, target, max_tokens, is_word_start, stream
 ):
-    """Pieces of another document from a random one on; [start, end) of tokens."""
+    """Pieces of another document from a random one on; [start, end) of tokens.
+
+    They are as many as come nearest to the target, which is the length of the segment
+    that they stand for: else its length would hint at the label.
+    """
     other = document
     while other == document:
         other = others[random_stream.below(stream, len(others))]
@@ -250,12 +287,11 @@ def _random_segment(
     start = end = pieces.piece_starts[piece]
     while piece < last:
         piece_end = pieces.piece_starts[piece + 1]
-        if piece_end - start > max_tokens:
+        is_far = end > start and (end + piece_end) // 2 - start > target
+        if is_far or piece_end - start > max_tokens:
             break
         end = piece_end
         piece += 1
-        if end - start >= target:
-            break
     if end == start:
         piece_end = pieces.piece_starts[piece + 1]
         end = _cut(pieces.ids, start, piece_end, max_tokens, is_word_start)

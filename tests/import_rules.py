@@ -43,6 +43,7 @@ DATA_PREP = (
         "processes",
         "record_reader",
         "records",
+        "run_meter",
         "sentence_order",
         "sentences",
         "vocab_report",

@@ -43,6 +43,7 @@ def pack_all(
     short=0.0,
     seed=0,
     pair_loss=sentence_order.SOP,
+    backward=False,
 ):
     """The pairs of a document among others, and the tokens that are in none."""
     max_tokens = length - sentence_order.NUM_SPECIAL_TOKENS[pair_loss]
@@ -51,14 +52,17 @@ def pack_all(
     target = sentence_order.draw_target(max_tokens, short, source)
     others = np.arange(len(documents))
     piece, end = pieces.document_pieces[number : number + 2]
+    if backward:
+        piece, end = end, piece
     start = pieces.piece_starts[piece]
     pairs, dropped = [], 0
-    while piece < end:
+    while piece != end:
         found = sentence_order.next_segments(
             pieces,
             number,
             start,
             piece,
+            backward,
             target,
             max_tokens,
             pair_loss,
@@ -67,7 +71,7 @@ def pack_all(
             source,
         )
         if found.a_start == found.a_end:
-            dropped += found.start - start
+            dropped += abs(found.start - start)
         else:
             a = pieces.ids[found.a_start : found.a_end]
             b = pieces.ids[found.b_start : found.b_end]
@@ -111,12 +115,25 @@ def test_a_sentence_that_would_overflow_opens_the_next_chunk():
     assert not dropped
 
 
+def test_a_document_may_be_packed_from_its_end():
+    pairs, dropped = pack(document([3, 4, 2, 5, 1, 6]), backward=True)
+    assert [in_order(p).tolist() for p in pairs] == [
+        list(range(14, 21)),
+        list(range(7, 14)),
+        list(range(0, 7)),
+    ]
+    assert not dropped
+
+
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("short", [0.0, 1.0])
-def test_segments_are_consecutive_and_no_text_is_lost(short):
+def test_segments_are_consecutive_and_no_text_is_lost(short, backward):
     rng = np.random.default_rng(1)
     for seed in range(50):
         sentences = document(rng.integers(1, 40, size=rng.integers(1, 30)), first=7)
-        pairs, dropped = pack(sentences, length=37, short=short, seed=seed)
+        pairs, dropped = pack(
+            sentences, length=37, short=short, seed=seed, backward=backward
+        )
         # A pair is a stretch of the document, so counts on by one at each token, ...
         for pair in pairs:
             tokens = in_order(pair)
