@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import pathlib
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,21 +50,29 @@ def first_use(name: str) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(path):
             fcntl.flock(lock, fcntl.LOCK_UN)
+        else:
+            print(f"{name}: compiling, once on this machine", file=sys.stderr)
         yield
     with open(path, "wb"):
         pass
 
 
 @functools.cache
-def _cache_folder() -> str:
+def sources_digest(mark: bytes = b"") -> str:
+    """The SHA-256 of the sources of both packages, or of those that hold a mark."""
     root = pathlib.Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for path in sorted((root / package).glob("*.py")):
             source = path.read_bytes()
-            if _MARK in source:
+            if mark in source:
                 digest.update(source)
-    name = f"kernels-{digest.hexdigest()[:16]}"
+    return digest.hexdigest()
+
+
+@functools.cache
+def _cache_folder() -> str:
+    name = f"kernels-{sources_digest(_MARK)[:16]}"
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(caches, "albert_tf", name)
     try:

@@ -479,6 +479,8 @@ def _parse(key: str, text: str, type_: Any) -> Any:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
         raise ValueError(f"{key} must be true or false; received {text!r}")
+    if typing.get_origin(type_) is tuple and not text.startswith(("(", "[")):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError) as error:
@@ -505,7 +507,7 @@ def _check(key: str, value: Any) -> Any:
 
 def _type_name(type_: Any) -> str:
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
-    return names.get(type_, "a list of texts")
+    return names.get(type_, "a list of texts, such as en,de")
 
 
 def _load_recipe(path: str) -> Config:

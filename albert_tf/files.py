@@ -63,8 +63,14 @@ def copy(source: str, target: str) -> None:
     if is_remote(source) or is_remote(target):
         _gfile().copy(source, target, overwrite=True)
         return
-    shutil.copyfile(source, f"{target}.tmp{os.getpid()}")
-    os.replace(f"{target}.tmp{os.getpid()}", target)
+    temporary = f"{target}.tmp{os.getpid()}"
+    try:
+        shutil.copyfile(source, temporary)
+    except OSError:  # a full disk, say
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+    os.replace(temporary, target)
 
 
 def exists(path: str) -> bool:

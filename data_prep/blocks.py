@@ -137,8 +137,7 @@ class BlockProcessor:
     def _signatures(self, kept: Sequence[tuple[str, ...]]) -> np.ndarray:
         if self._signer is None:
             return np.empty((len(kept), 0), np.uint32)
-        # By columns: the search for similar ones reads some columns at a time.
-        rows = np.empty((len(kept), duplicates.NUM_PERM), np.uint32, order="F")
+        rows = np.empty((len(kept), duplicates.NUM_PERM), np.uint32)
         for row, lines in zip(rows, kept, strict=True):
             row[:] = self._signer.of(lines)
         return rows

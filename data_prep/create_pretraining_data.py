@@ -15,13 +15,16 @@ import dataclasses
 import errno
 import hashlib
 import os
+import platform
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import metadata
 
 import numpy as np
 import tqdm
 from absl import flags
 
-from albert_tf import binary, files, schema
+from albert_tf import binary, compiled, files, schema
 from albert_tf import config as config_lib
 from data_prep import (
     blocks,
@@ -36,6 +39,16 @@ from data_prep import (
 )
 
 _WORK_FOLDER = ".unfinished"
+# Other versions may split, clean or tokenize otherwise.
+_DECIDING_PACKAGES = (
+    "datasketch",
+    "mwparserfromhell",
+    "numpy",
+    "py3langid",
+    "sentencepiece",
+    "sentencex",
+    "xxhash",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +81,8 @@ def create_pretraining_data(
       num_workers: worker processes; 1 works without any.
       overwrite: whether to replace records that are in the folder already, and
         unfinished work with other settings.
-      work_dir: a local folder for what is not finished; by default one within
-        `output_dir`.
+      work_dir: a local folder, in which one is made for what is not finished; by
+        default `output_dir`.
       evaluation_input: globs of text files; documents that share a run of
         `config.text.contamination_ngram` words with them are dropped.
 
@@ -87,12 +100,13 @@ def create_pretraining_data(
         vocab_model, config, evaluation_input
     )
     paths = readers.expand(patterns)
+    readers.check_format(paths, config.text)
     groups = readers.plan_groups(paths)
 
     # ---- Folders ----
     output = output_folder.OutputFolder(output_dir, tokenizer.model_proto, overwrite)
-    work = work_folder.WorkFolder(work_dir or _default_work_dir(output_dir))
-    if not work.is_published(plan := _plan(settings, groups)):
+    work = work_folder.WorkFolder(_work_path(work_dir, output_dir))
+    if not work.is_published(plan := _plan(settings, groups, output_dir)):
         output.prepare()
     work.open(plan, overwrite)
     with _leaving(work):
@@ -102,7 +116,7 @@ def create_pretraining_data(
             _mark_duplicates(config.text, work)
             totals = _total(work, config.data)
             if not totals.splits[schema.TRAIN]["records"]:
-                work.clear()
+                work.clear()  # to go on would lead here again
                 raise ValueError(preparation.nothing_made(paths, totals, config.data))
 
             # ---- Shards ----
@@ -117,25 +131,36 @@ def create_pretraining_data(
     return manifest
 
 
-def _default_work_dir(output_dir: str) -> str:
-    if files.is_remote(output_dir):
+def _work_path(work_dir: str, output_dir: str) -> str:
+    """The folder of unfinished work, which is the run's own."""
+    folder = work_dir or output_dir
+    if files.is_remote(folder):
         raise ValueError(
-            f"--work_dir must name a local folder where --output_dir is remote; "
-            f"received {output_dir} and no --work_dir"
+            "--work_dir must name a local folder, also where --output_dir is remote; "
+            f"received {work_dir or 'none'} for --work_dir and {output_dir} for "
+            "--output_dir"
         )
-    return os.path.join(output_dir, _WORK_FOLDER)
+    return os.path.join(folder, _WORK_FOLDER)
 
 
 def _plan(
-    settings: blocks.Settings, groups: Sequence[readers.Group]
+    settings: blocks.Settings, groups: Sequence[readers.Group], output_dir: str
 ) -> work_folder.Plan:
+    """What decides the outcome, the program and what it stands on included."""
     evaluation = settings.evaluation
+    output = output_dir if files.is_remote(output_dir) else os.path.abspath(output_dir)
     return work_folder.Plan(
         settings={
             "text": dataclasses.asdict(settings.text),
             "data": dataclasses.asdict(settings.data),
             "vocabulary": hashlib.sha256(settings.vocab_model).hexdigest(),
             "evaluation set": evaluation.digest if evaluation else "",
+            "output folder": output,
+            "program": compiled.sources_digest(),
+            "versions": {
+                "Python": platform.python_version(),
+                **{name: metadata.version(name) for name in _DECIDING_PACKAGES},
+            },
         },
         groups=[[[path, *files.stamp(path)] for path in g.paths] for g in groups],
     )
@@ -176,6 +201,8 @@ def _make_blocks(
             else:
                 yield "make_block", item
 
+    if num_done_before := len(work.block_names()):
+        print(f"going on: {num_done_before} blocks are done", file=sys.stderr)
     num_records = num_bytes = 0
     with progress.InputProgress("text", unfinished) as bar:
         for (_, block), tallies in pool.do_all(tasks()):
@@ -183,7 +210,7 @@ def _make_blocks(
             close_group(block.group)
             num_records += sum(tallies[f"records/{s}"] for s in schema.SPLITS)
             num_bytes += block.num_bytes
-            bar.show(records=f"{num_records:,}", text=f"{num_bytes / 1e6:.0f}MB")
+            bar.show(records=f"{num_records:,}", unpacked=f"{num_bytes / 1e6:.0f}MB")
 
 
 def _mark_duplicates(text: config_lib.TextConfig, work: work_folder.WorkFolder) -> None:
@@ -260,8 +287,8 @@ def _leaving(work: work_folder.WorkFolder) -> Iterator[None]:
         if error.errno != errno.ENOSPC:
             raise
         raise OSError(
-            f"no space is left on the disk of {work.path}. What is done stays there: "
-            "make room, then give the same command again"
+            f"no space is left on the disk of {error.filename or work.path}. What is "
+            f"done stays in {work.path}: make room, then give the same command again"
         ) from error
     finally:
         work.close()

@@ -216,6 +216,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                     for example in examples[:_NUM_ON_PAGE]
                 ],
             )
+            files.make_folder(os.path.dirname(flag_values.html) or ".")
             files.write_bytes(flag_values.html, page.encode())
             print(f"\nwrote {flag_values.html}")
 

@@ -3,6 +3,7 @@
 Files appear in it when all of them are whole, the manifest last.
 """
 
+import glob
 import os
 
 from albert_tf import files, schema
@@ -65,9 +66,29 @@ class OutputFolder:
                 if os.path.basename(path) not in names or os.path.exists(in_work):
                     files.remove(path)
         for name in names:
-            source = os.path.join(work_path, name)
-            if os.path.exists(source):
-                files.move(source, self._join(name))
+            for path in files.glob(f"{glob.escape(self._join(name))}.tmp*"):
+                files.remove(path)  # what a kill left of a copy
+        for name in names[:-1]:
+            self._move(work_path, name)
+        self._check_sizes(manifest)
+        self._move(work_path, names[-1])
+
+    def _move(self, work_path: str, name: str) -> None:
+        source = os.path.join(work_path, name)
+        if os.path.exists(source):
+            files.move(source, self._join(name))
+
+    def _check_sizes(self, manifest: schema.Manifest) -> None:
+        """Raises a ValueError unless all shards are here."""
+        for split in manifest.splits.values():
+            for shard in split.shards:
+                path = self._join(shard.name)
+                if not files.exists(path) or files.size(path) != shard.num_bytes:
+                    raise ValueError(
+                        f"{path} is not what was moved there; somebody changed the "
+                        "folder meanwhile. Remove it, and give the same command with "
+                        "--overwrite"
+                    )
 
     def _existing(self) -> list[str]:
         """What lies in the folder under names that a run gives, the manifest first."""
@@ -75,7 +96,9 @@ class OutputFolder:
             f"{split}-?????-of-?????.tfrecord*" for split in schema.SPLITS
         ]
         paths = [
-            path for pattern in patterns for path in files.glob(self._join(pattern))
+            path
+            for pattern in patterns
+            for path in files.glob(os.path.join(glob.escape(self.path), pattern))
         ]
         vocabulary = self._join(schema.VOCAB_FILE)
         # The same vocabulary may lie there: it may be the one that is used.

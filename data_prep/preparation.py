@@ -7,7 +7,15 @@ import numpy as np
 
 from albert_tf import config as config_lib
 from albert_tf import schema, tokenization
-from data_prep import blocks, contamination, duplicates, readers, shards, summary
+from data_prep import (
+    blocks,
+    cleaning,
+    contamination,
+    duplicates,
+    readers,
+    shards,
+    summary,
+)
 
 # For the search for duplicates, which takes as many rounds as that makes necessary.
 _SEARCH_BYTES = 512 << 20
@@ -28,12 +36,14 @@ def make_settings(
     """
     tokenizer = tokenization.Tokenizer.from_file(vocab_model, config.data.lower_case)
     _check_vocabulary(tokenizer, vocab_model, config)
+    evaluation = _read_evaluation(evaluation_input, config.text)
+    cleaning.Cleaner(config.text, evaluation)  # whose errors are better known now
     settings = blocks.Settings(
         config.text,
         config.data,
         tokenizer.model_proto,
         tokenizer.vocab_size,
-        _read_evaluation(evaluation_input, config.text),
+        evaluation,
     )
     return settings, tokenizer
 
@@ -137,10 +147,12 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
     ]
     for name, split in manifest.splits.items():
         statistics = split.statistics
+        cap = manifest.data["max_predictions_per_seq"]
+        cap = f" (at most {cap} of a record)" if cap else ""
         masked = (
             "to be masked in training"
             if manifest.data["masking"] == "dynamic"
-            else f"masked {statistics['masked_rate']:.2%} of the tokens"
+            else f"masked {statistics['masked_rate']:.2%} of the tokens{cap}"
         )
         lines.append(
             f"{name}: {split.num_records:,} records of {split.num_documents:,} "

@@ -6,6 +6,7 @@ the calling process, without any other.
 """
 
 import concurrent.futures
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -38,6 +39,7 @@ class Pool:
           *arguments: of `worker`.
         """
         self._num_workers = num_workers
+        self._strangers = set(multiprocessing.active_children())
         self._here = worker(*arguments) if num_workers == 1 else None
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
         if num_workers > 1:
@@ -52,9 +54,14 @@ class Pool:
     def __enter__(self) -> "Pool":
         return self
 
-    def __exit__(self, *_) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+    def __exit__(self, error_type, *_) -> None:
+        if self._pool is None:
+            return
+        if error_type is not None:
+            # What they are at is of no use; and a second Ctrl-C must not find them.
+            for child in set(multiprocessing.active_children()) - self._strangers:
+                child.terminate()
+        self._pool.shutdown(cancel_futures=True)
 
     def do_all(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Any]]:
         """Does tasks and yields each with its result, in any order.
@@ -71,7 +78,8 @@ class Pool:
         in_flight: dict[concurrent.futures.Future, Task] = {}
         try:
             for task in tasks:
-                in_flight[self._pool.submit(_do, task)] = task
+                with _without_interrupts():
+                    in_flight[self._pool.submit(_do, task)] = task
                 if len(in_flight) == self._num_workers * _TASKS_PER_WORKER:
                     yield from _results(in_flight)
             while in_flight:
@@ -108,6 +116,19 @@ class Pool:
                         reading[threads.submit(next, follower, _END)] = follower
                     if item is not _END:
                         yield item
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Keeps Ctrl-C from processes that start within, which inherit that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _END = object()

@@ -48,6 +48,14 @@ _DAMAGES = (
     pa.ArrowInvalid,
 )
 
+_FORMATS_BY_SUFFIX = {
+    ".json": ("jsonl",),
+    ".jsonl": ("jsonl",),
+    ".ndjson": ("jsonl",),
+    ".xml": ("mediawiki", "wikiextractor"),
+    ".parquet": ("parquet",),
+}
+
 # What a document ends with, by format. The last byte of each stands in it nowhere
 # before, except as its first.
 _DOCUMENT_ENDS = {
@@ -134,6 +142,28 @@ def expand(patterns: str | Iterable[str]) -> list[str]:
             )
         paths.update(found)
     return sorted(paths)
+
+
+def check_format(paths: Iterable[str], text: config.TextConfig) -> None:
+    """Looks whether files have names of another format than they are read in.
+
+    JSON or XML read as text gives records of braces and tags, and no error.
+
+    Raises:
+      ValueError: names the file and the setting.
+    """
+    for path in paths:
+        name = path.lower()
+        stem, suffix = os.path.splitext(name)
+        if suffix in (".zst", *_OPENERS):
+            suffix = os.path.splitext(stem)[1]
+        formats = _FORMATS_BY_SUFFIX.get(suffix)
+        if formats and text.input_format not in formats:
+            raise ValueError(
+                f"{path} is named as {formats[0]}, but text.input_format is "
+                f"{text.input_format}; pass --set text.input_format={formats[0]}, or "
+                "give the file another name"
+            )
 
 
 def plan_groups(paths: Iterable[str]) -> list[Group]:
@@ -376,7 +406,7 @@ def _naming_damage(path: str) -> Iterator[None]:
             raise  # the system's: gzip, bz2 and Arrow have none of their own
         raise ValueError(
             f"{path}: the file is damaged, cut short, or not what its name or "
-            f"text.input_format says ({error}); copy it anew"
+            f"text.input_format says ({error}); check that setting, or copy it anew"
         ) from error
 
 

@@ -59,7 +59,9 @@ def make_settings(
         id_bytes=np.dtype(schema.id_dtype(tokenizer.vocab_size)).itemsize,
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
-        is_word_start=tokenizer.is_word_start | (not data.whole_words),
+        # Records without masks hold true bounds; the trainer sees to whole words.
+        is_word_start=tokenizer.is_word_start
+        | (data.masking == "static" and not data.whole_words),
         cuts_at=tokenizer.is_word_start,
         law=masking.make_law(
             data.max_ngram,
@@ -94,7 +96,6 @@ class Made(NamedTuple):
     documents: np.ndarray
 
 
-@compiled.kernel
 def make_records(
     pieces,
     is_heldout,
@@ -104,7 +105,7 @@ def make_records(
     end_copy,
     settings,
     counts,
-):
+) -> Made:
     """The records of some copies of a block's documents.
 
     Args:
@@ -122,6 +123,32 @@ def make_records(
     Returns:
       `Made`.
     """
+    # Not by the kernel: Ctrl-C while it calls a class is a segmentation fault.
+    made = _make_records(
+        pieces,
+        is_heldout,
+        block_group,
+        block_number,
+        first_copy,
+        end_copy,
+        settings,
+        counts,
+    )
+    return Made(*made)
+
+
+@compiled.kernel
+def _make_records(
+    pieces,
+    is_heldout,
+    block_group,
+    block_number,
+    first_copy,
+    end_copy,
+    settings,
+    counts,
+):
+    """Does what `make_records` says; gives the fields of `Made`."""
     num_documents = len(is_heldout)
     any_document, in_training = _others(pieces, is_heldout)
     # Room for what is expected; more is made where it does not suffice.
@@ -198,7 +225,7 @@ def make_records(
                 own[BORROWED] += num_in_text - num_own
                 own[ODD_LABELS] += found.label
 
-                if at + most_bytes > len(data):
+                while at + most_bytes > len(data):
                     data = _longer(data, at)
                 if num_records == len(keys):
                     keys = _longer(keys, num_records)
@@ -242,9 +269,7 @@ def make_records(
                 ends[num_records] = at
                 documents[num_records] = document
                 num_records += 1
-    return Made(
-        data[:at], ends[:num_records], keys[:num_records], documents[:num_records]
-    )
+    return data[:at], ends[:num_records], keys[:num_records], documents[:num_records]
 
 
 @compiled.kernel
@@ -303,8 +328,7 @@ def _longer(values, size):
     return longer
 
 
-@compiled.kernel
-def sort_records(made):
+def sort_records(made: Made) -> Made:
     """The same records in the order of their keys.
 
     Args:
@@ -313,6 +337,12 @@ def sort_records(made):
     Returns:
       `Made`.
     """
+    return Made(*_sort_records(made))
+
+
+@compiled.kernel
+def _sort_records(made):
+    """Does what `sort_records` says; gives the fields of `Made`."""
     order = np.argsort(made.keys, kind="mergesort")
     data = np.empty_like(made.data)
     ends = np.empty_like(made.ends)
@@ -324,4 +354,4 @@ def sort_records(made):
         data[at : at + size] = made.data[start : made.ends[record]]
         at += size
         ends[rank] = at
-    return Made(data, ends, made.keys[order], made.documents[order])
+    return data, ends, made.keys[order], made.documents[order]

@@ -65,5 +65,11 @@ def iter_records(
     for shard in manifest.splits[split].shards:
         path = os.path.join(data_dir, shard.name)
         compression = manifest.data["compression"].upper().replace("NONE", "")
-        for serialized in tf.data.TFRecordDataset(path, compression):
-            yield parse_record(serialized.numpy(), masking, vocab_size)
+        try:
+            for serialized in tf.data.TFRecordDataset(path, compression):
+                yield parse_record(serialized.numpy(), masking, vocab_size)
+        except tf.errors.OpError as error:
+            raise ValueError(
+                f"{path} cannot be read; see what `python -m data_prep.verify "
+                f"{data_dir}` says"
+            ) from error

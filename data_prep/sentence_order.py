@@ -68,8 +68,9 @@ class Segments(NamedTuple):
     piece: int
 
 
-@compiled.kernel
-def cut_pieces(ids, sentence_lengths, document_sentences, is_word_start, max_tokens):
+def cut_pieces(
+    ids, sentence_lengths, document_sentences, is_word_start, max_tokens
+) -> Pieces:
     """Cuts sentences that are longer than a record.
 
     Each piece but the last is the longest that ends where a word does. A word that is
@@ -88,6 +89,15 @@ def cut_pieces(ids, sentence_lengths, document_sentences, is_word_start, max_tok
     Returns:
       `Pieces`.
     """
+    pieces = _cut_pieces(
+        ids, sentence_lengths, document_sentences, is_word_start, max_tokens
+    )
+    return Pieces(ids, *pieces)
+
+
+@compiled.kernel
+def _cut_pieces(ids, sentence_lengths, document_sentences, is_word_start, max_tokens):
+    """Does what `cut_pieces` says; gives `piece_starts` and `document_pieces`."""
     capacity = len(sentence_lengths) + 2 * (len(ids) // max_tokens) + 1
     piece_starts = np.empty(capacity, np.int64)
     document_pieces = np.empty(len(document_sentences) + 1, np.int64)
@@ -108,7 +118,7 @@ def cut_pieces(ids, sentence_lengths, document_sentences, is_word_start, max_tok
                 start = _cut(ids, start, end, max_tokens, is_word_start)
     document_pieces[-1] = num_pieces
     piece_starts[num_pieces] = len(ids)
-    return Pieces(ids, piece_starts[: num_pieces + 1], document_pieces)
+    return piece_starts[: num_pieces + 1], document_pieces
 
 
 @compiled.kernel

@@ -118,6 +118,23 @@ def check_balance(totals: Totals, data: config.DataConfig) -> None:
             )
 
 
+def _check_shards(
+    counter: collections.Counter,
+    shards: Sequence[schema.Shard],
+    num_tokens: int,
+    num_special: int,
+) -> None:
+    """Raises a RuntimeError unless a split's shards hold what its blocks gave."""
+    num_records = sum(shard.num_records for shard in shards)
+    expected = counter["tokens_used"] + counter["tokens_borrowed"]
+    expected += num_special * counter["records"]
+    if (num_records, num_tokens) != (counter["records"], expected):
+        raise RuntimeError(
+            f"the shards hold {num_records} records of {num_tokens} tokens, but "
+            f"{counter['records']} of {expected} were made: a fault of data_prep"
+        )
+
+
 def make_manifest(
     totals: Totals,
     shards: Mapping[str, Sequence[schema.Shard]],
@@ -156,7 +173,9 @@ def make_manifest(
                 num_documents=counter["documents"],
                 num_records=counter["records"],
                 shards=tuple(shards[split]),
-                statistics=_statistics(counter, tokens[split], data, tokenizer.unk_id),
+                statistics=_statistics(
+                    counter, shards[split], tokens[split], data, tokenizer.unk_id
+                ),
             )
             for split, counter in totals.splits.items()
             if counter["records"]
@@ -202,6 +221,7 @@ def _below(tallies: Mapping[str, int], prefix: str) -> dict[str, int]:
 
 def _statistics(
     counter: collections.Counter,
+    shards: Sequence[schema.Shard],
     tokens: np.ndarray,
     data: config.DataConfig,
     unk_id: int,
@@ -210,6 +230,7 @@ def _statistics(
     num_records, num_tokens = counter["records"], int(tokens.sum())
     pair_loss = config.PAIR_LOSSES.index(data.pair_loss)
     num_special = sentence_order.NUM_SPECIAL_TOKENS[pair_loss]
+    _check_shards(counter, shards, num_tokens, num_special)
     kinds = _numbered(counter, "kinds", range(len(masking.KINDS)))
     num_masked = sum(kinds.values())
     odd = counter["odd_labels"]

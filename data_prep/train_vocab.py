@@ -232,6 +232,7 @@ def train_from_files(
       ValueError: bad input, an output that cannot be written, or too little text.
     """
     paths = readers.expand(patterns)
+    readers.check_format(paths, settings.text)
     _check_output(output)
     sample = line_sample.sample_lines(
         paths,

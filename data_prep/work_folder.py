@@ -15,7 +15,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,8 +99,14 @@ class WorkFolder:
         Raises:
           ValueError: another run is at work on it, or left it with another plan.
         """
-        os.makedirs(self.path, exist_ok=True)
-        self._lock = open(self._join(_LOCK_FILE), "wb")
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            self._lock = open(self._join(_LOCK_FILE), "wb")
+        except OSError as error:
+            raise ValueError(
+                f"{self.path} must be a folder that can be written ({error.strerror}); "
+                "choose another --work_dir"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -111,17 +117,24 @@ class WorkFolder:
             ) from error
         before = self._read_plan()
         if before == plan:
+            self._remove(lambda name: ".tmp" in name)
             return
+        difference = "its plan cannot be read" if before is None else ""
         if before is not None:
             difference = before.difference(plan)
-            if difference and self.has_blocks() and not overwrite:
-                self.close()
-                raise ValueError(
-                    f"{self.path} holds an unfinished run that differs: {difference}. "
-                    "Repeat that run's command to finish it, or pass --overwrite to "
-                    "begin anew"
-                )
-            self._remove_stale(None if difference else before.changed_groups(plan))
+        if difference and self.has_blocks() and not overwrite:
+            self.close()
+            raise ValueError(
+                f"{self.path} holds an unfinished run that differs: {difference}. "
+                "Repeat that run's command to finish it, or pass --overwrite to "
+                "begin anew"
+            )
+        if before is None or difference:
+            self._remove(lambda _: True)
+        else:
+            changed = before.changed_groups(plan)
+            self._remove(lambda name: _group_of(name) in {*changed, None})
+        # Last: until then what is left belongs to the plan that was there.
         text = json.dumps(dataclasses.asdict(plan), indent=1)
         files.write_bytes(self._join(_PLAN_FILE), text.encode())
 
@@ -134,18 +147,24 @@ class WorkFolder:
         files.write_bytes(self._join(_PUBLISHED_FILE), b"")
 
     def _read_plan(self) -> Plan | None:
+        """The plan that lies here, or None if there is none that can be read."""
         path = self._join(_PLAN_FILE)
         if not os.path.exists(path):
             return None
-        return Plan(**json.loads(files.read_bytes(path)))
+        try:
+            return Plan(**json.loads(files.read_bytes(path)))
+        except (ValueError, TypeError):
+            return None
 
-    def _remove_stale(self, groups: Set[int] | None) -> None:
-        """Removes what came of some groups, or of all, and what came after."""
-        for name in os.listdir(self.path):
-            stem = name.split(".")[0].split("-")[0]
-            is_kept = groups is not None and stem.isdigit() and int(stem) not in groups
-            if name != _LOCK_FILE and (not is_kept or name.endswith(".dropped")):
-                os.remove(self._join(name))
+    def _remove(self, is_stale: Callable[[str], bool]) -> None:
+        """Removes files by their names, the plan and the lock excepted.
+
+        What says that something is done goes before what it says that of, so that what
+        is left by a kill is never taken for whole.
+        """
+        names = [n for n in os.listdir(self.path) if n not in (_PLAN_FILE, _LOCK_FILE)]
+        for name in sorted(filter(is_stale, names), key=_order_to_remove):
+            os.remove(self._join(name))
 
     def clear(self) -> None:
         """Removes the folder and all that is in it, if it is there."""
@@ -165,11 +184,17 @@ class WorkFolder:
 
     def has_group(self, group: int) -> bool:
         """Whether all blocks of a group are done."""
-        return os.path.exists(self._join(f"{group:06d}.group"))
+        path = self._join(f"{group:06d}.group")
+        if not os.path.exists(path):
+            return False
+        num_blocks = json.loads(files.read_bytes(path))["num_blocks"]
+        return all(self._has(BlockName(group, n)) for n in range(num_blocks))
 
     def has_block(self, block: readers.Block) -> bool:
         """Whether a block is done."""
-        name = BlockName(block.group, block.number)
+        return self._has(BlockName(block.group, block.number))
+
+    def _has(self, name: BlockName) -> bool:
         return os.path.exists(self._join(f"{name}.documents"))
 
     def write_block(
@@ -186,7 +211,9 @@ class WorkFolder:
             _write_arrays(self._join(f"{name}-{number:02d}.records"), part._asdict())
             shards.count_part(part, documents.tallies)
         if documents.signatures.size:
-            _write_array(self._join(f"{name}.signatures"), documents.signatures)
+            # Columns first: what looks for duplicates reads some at a time.
+            columns = {"columns": documents.signatures.T}
+            _write_arrays(self._join(f"{name}.signatures"), columns)
         tallies = json.dumps(documents.tallies, sort_keys=True).encode()
         arrays = {
             field: getattr(documents, field)
@@ -220,18 +247,19 @@ class WorkFolder:
 
     def read_signatures(self, name: BlockName) -> np.ndarray:
         """The signatures of a block, mapped into memory."""
-        return np.load(self._join(f"{name}.signatures"), mmap_mode="r")
+        path = self._join(f"{name}.signatures")
+        return _read_arrays(path, mapped=True)["columns"].T
 
     # ---- Duplicates ----
 
     def write_dropped(self, name: BlockName, dropped: np.ndarray) -> None:
         """Notes which documents of a block are duplicates; uint8 [D], 0 stays."""
-        _write_array(self._join(f"{name}.dropped"), dropped)
+        _write_arrays(self._join(f"{name}.dropped"), {"dropped": dropped})
 
     def read_dropped(self, name: BlockName) -> np.ndarray | None:
         """What `write_dropped` noted, or None."""
         path = self._join(f"{name}.dropped")
-        return np.load(path) if os.path.exists(path) else None
+        return _read_arrays(path)["dropped"] if os.path.exists(path) else None
 
     # ---- Records and shards ----
 
@@ -292,23 +320,30 @@ def _first_difference(before: Mapping, after: Mapping, prefix: str = "") -> str:
     return "it has other settings"
 
 
-def _write_array(path: str, array: np.ndarray) -> None:
-    with open(f"{path}.tmp", "wb") as file:
-        np.save(file, array, allow_pickle=False)
-    os.replace(f"{path}.tmp", path)
+def _group_of(name: str) -> int | None:
+    """The group whose blocks a file is of, or None if it came after the blocks."""
+    stem = name.split(".")[0].split("-")[0]
+    return int(stem) if stem.isdigit() and not name.endswith(".dropped") else None
+
+
+def _order_to_remove(name: str) -> int:
+    first = (_PUBLISHED_FILE, ".counts", ".dropped", ".group", ".documents")
+    ranks = [rank for rank, end in enumerate(first) if name.endswith(end)]
+    return ranks[0] if ranks else len(first)
 
 
 def _write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes arrays behind a line of JSON that says what they are."""
     header = {name: [a.dtype.str, a.shape] for name, a in arrays.items()}
     line = json.dumps(header).encode()
-    with open(f"{path}.tmp", "wb") as file:
+    temporary = f"{path}.tmp{os.getpid()}"
+    with open(temporary, "wb") as file:
         # Padded, so that every array is aligned in memory when it is mapped.
         file.write(line + b" " * (-(len(line) + 1) % 8) + b"\n")
         for array in arrays.values():
             file.write(np.ascontiguousarray(array).data)
             file.write(b"\0" * (-array.nbytes % 8))
-    os.replace(f"{path}.tmp", path)
+    os.replace(temporary, path)
 
 
 def _read_arrays(path: str, mapped: bool = False) -> dict[str, np.ndarray]:

@@ -47,9 +47,10 @@ class Worker:
             vocab_size,
         )
         path = self._work.shard_path(name)
+        temporary = f"{path}.tmp{os.getpid()}"
         shard = shards.write_shard(
-            f"{path}.tmp", name, content, num_records, data.compression
+            temporary, name, content, num_records, data.compression
         )
-        os.replace(f"{path}.tmp", path)
+        os.replace(temporary, path)
         self._work.write_shard_counts(shard, tokens, masked)
         return shard

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from albert_tf import config as config_lib
-from albert_tf import schema
+from albert_tf import files, schema
 from data_prep import blocks, create_pretraining_data, readers, work_folder
 from tests import small_run
 
@@ -130,9 +130,7 @@ def test_blocks_that_are_done_are_not_done_again(corpus, tmp_path, monkeypatch):
 
 
 def test_only_the_groups_of_changed_files_are_done_again(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        create_pretraining_data, "_make_shards", lambda *_: (_ for _ in ()).throw(Crash)
-    )
+    monkeypatch.setattr(create_pretraining_data, "_make_shards", _crash)
     with pytest.raises(Crash):
         run(corpus, tmp_path / "out")
     monkeypatch.undo()
@@ -159,9 +157,7 @@ def test_only_the_groups_of_changed_files_are_done_again(corpus, tmp_path, monke
 def test_unfinished_work_with_other_settings_is_kept_unless_told(
     corpus, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(
-        create_pretraining_data, "_make_shards", lambda *_: (_ for _ in ()).throw(Crash)
-    )
+    monkeypatch.setattr(create_pretraining_data, "_make_shards", _crash)
     with pytest.raises(Crash):
         run(corpus, tmp_path / "out")
     with pytest.raises(ValueError, match="data.seed was 12345 and is 3. Repeat that"):
@@ -202,6 +198,115 @@ def test_a_full_disk_is_said_and_what_is_done_stays(corpus, tmp_path, monkeypatc
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
+def test_a_run_that_crashes_while_it_removes_old_work_mixes_nothing(
+    corpus, tmp_path, monkeypatch
+):
+    run(corpus, tmp_path / "whole", "data.seed=2")
+    whole = contents(tmp_path / "whole")
+    remove, budget = os.remove, 0
+
+    def remove_or_crash(path):
+        nonlocal budget
+        budget -= 1
+        if budget < 0:
+            raise Crash
+        remove(path)
+
+    for num_removed in (0, 1, 3, 9, 20):
+        output = tmp_path / f"out{num_removed}"
+        with monkeypatch.context() as patch:
+            patch.setattr(create_pretraining_data, "_make_shards", _crash)
+            with pytest.raises(Crash):
+                run(corpus, output, "data.seed=1")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "remove", remove_or_crash)
+            budget = num_removed
+            with pytest.raises(Crash):
+                run(corpus, output, "data.seed=2", overwrite=True)
+        run(corpus, output, "data.seed=2", overwrite=True)
+        assert contents(output) == whole, num_removed
+
+
+def test_a_crash_while_changed_groups_are_removed_mixes_nothing(
+    corpus, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(create_pretraining_data, "_make_shards", _crash)
+        with pytest.raises(Crash):
+            run(corpus, tmp_path / "out")
+    before = (corpus / "3.txt").read_bytes()
+    stamp = os.stat(corpus / "3.txt")
+    small_run.write_corpus(corpus / "3.txt", num_documents=20, seed=77)
+    with monkeypatch.context() as patch:
+        calls = []
+        remove = os.remove
+
+        def remove_or_crash(path):
+            calls.append(path)
+            if len(calls) > 2:
+                raise Crash
+            remove(path)
+
+        patch.setattr(os, "remove", remove_or_crash)
+        with pytest.raises(Crash):
+            run(corpus, tmp_path / "out")
+    # The old file comes back: what is left of its blocks must not pass for whole.
+    (corpus / "3.txt").write_bytes(before)
+    os.utime(corpus / "3.txt", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    run(corpus, tmp_path / "out")
+    run(corpus, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def _crash(*_):
+    raise Crash
+
+
+def test_the_work_folder_of_the_user_is_left_as_it_was(corpus, tmp_path):
+    work, output = tmp_path / "work", tmp_path / "out"
+    (work / "sub").mkdir(parents=True)
+    (work / "precious.txt").write_text("mine")
+    run(corpus, output, work_dir=str(work))
+    assert sorted(p.name for p in work.iterdir()) == ["precious.txt", "sub"]
+    again = tmp_path / "again"
+    run(corpus, again, work_dir=str(again))
+    assert contents(again) == contents(output)
+    with pytest.raises(ValueError, match="--work_dir must name a local folder"):
+        run(corpus, tmp_path / "x", work_dir="gs://bucket/work")
+    with pytest.raises(ValueError, match="choose another --work_dir"):
+        run(corpus, tmp_path / "x", work_dir=str(work / "precious.txt"))
+
+
+def test_a_folder_with_characters_of_globs_is_only_itself(corpus, tmp_path):
+    run(corpus, tmp_path / "o1")
+    before = contents(tmp_path / "o1")
+    run(corpus, tmp_path / "o[1]", overwrite=True)
+    assert contents(tmp_path / "o1") == before == contents(tmp_path / "o[1]")
+    with pytest.raises(ValueError, match="has manifest.json"):
+        run(corpus, tmp_path / "o[1]")
+
+
+def test_a_publication_goes_on_into_its_own_folder_only(corpus, tmp_path, monkeypatch):
+    work = str(tmp_path / "work")
+    moves, move = [], files.move
+
+    def move_or_crash(source, target):
+        moves.append(target)
+        if len(moves) == 3:
+            raise Crash
+        move(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "move", move_or_crash)
+        with pytest.raises(Crash):
+            run(corpus, tmp_path / "a", work_dir=work)
+    with pytest.raises(ValueError, match="output folder was .*a' and is .*b'"):
+        run(corpus, tmp_path / "b", work_dir=work)
+    run(corpus, tmp_path / "a", work_dir=work)
+    run(corpus, tmp_path / "whole")
+    assert contents(tmp_path / "a") == contents(tmp_path / "whole")
+
+
 _DRIVER = """
 import sys
 from data_prep import blocks, create_pretraining_data, readers
@@ -232,3 +337,39 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes(corpus, tmp
         time.sleep(0.2)  # its workers end when they see that it is gone
     assert attempt > 2
     assert contents(output) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_ctrl_c_ends_a_run_quickly_and_the_next_goes_on(corpus, tmp_path, num_workers):
+    """Twice in a row, as impatient people press it."""
+    corpus_file = tmp_path / "large.txt"
+    corpus_file.write_text((corpus / "0.txt").read_text() * 2000)
+    command = [
+        sys.executable,
+        "-m",
+        "data_prep.create_pretraining_data",
+        f"--input={corpus_file}",
+        f"--vocab_model={small_run.VOCAB}",
+        f"--output_dir={tmp_path / 'out'}",
+        "--set=model.vocab_size=4000",
+        f"--num_workers={num_workers}",
+    ]
+    codes = []
+    for delay in (1.0, 1.6, 2.2, 2.8):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        time.sleep(delay)
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+        _, errors = process.communicate(timeout=30)
+        codes.append(process.returncode)
+        assert codes[-1] in (0, 1, 130, -signal.SIGINT), errors
+        if codes[-1] == 0:
+            break
+    assert codes[0] != 0
+    if codes[-1] != 0:
+        subprocess.run(command, check=True, capture_output=True)
+    command[5] = f"--output_dir={tmp_path / 'whole'}"
+    subprocess.run(command, check=True, capture_output=True)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
