@@ -120,15 +120,15 @@ class Pool:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Keeps Ctrl-C from processes that start within, which inherit that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Keeps Ctrl-C from processes that start within, for as long as they live.
+
+    They inherit that it is blocked; for this one it only waits.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _END = object()
@@ -153,8 +153,6 @@ _worker: Any = None
 
 def _start(worker: Callable[..., Any], *arguments: Any) -> None:
     global _worker
-    # Ctrl-C reaches all processes; the calling one sees to it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _worker = worker(*arguments)
 
