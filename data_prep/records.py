@@ -132,11 +132,9 @@ def count_tokens(data, starts, id_bytes, is_dynamic, tokens, masked):
     for start in starts:
         _, at = _get_varint(data, start + 1)
         ids_at, ids_end = _payload(data, at)
-        for place in range(ids_at, ids_end, id_bytes):
-            tokens[_get_integer(data, place, id_bytes)] += 1
-            if is_dynamic:
-                masked[_get_integer(data, place, id_bytes)] += 1
+        _count(data, ids_at, ids_end, id_bytes, tokens)
         if is_dynamic:
+            _count(data, ids_at, ids_end, id_bytes, masked)
             continue
         labels_at, labels_end = _payload(data, ids_end)
         positions_at, _ = _payload(data, labels_end)
@@ -148,6 +146,17 @@ def count_tokens(data, starts, id_bytes, is_dynamic, tokens, masked):
             tokens[shown] -= 1
             tokens[label] += 1
             masked[label] += 1
+
+
+@compiled.kernel
+def _count(data, start, end, id_bytes, counts):
+    """Adds to int64 [V] how often each id stands in [start, end) of the data."""
+    if id_bytes == 2:  # by itself, as it is several times as fast so
+        for place in range(start, end, 2):
+            counts[np.int64(data[place]) | (np.int64(data[place + 1]) << 8)] += 1
+    else:
+        for place in range(start, end, id_bytes):
+            counts[_get_integer(data, place, id_bytes)] += 1
 
 
 @compiled.kernel
