@@ -15,12 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from albert_tf import compiled
+from albert_tf import compiled, random_stream
 
 # Odd constants whose bits look random: those of the golden ratio and of SplitMix64.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 class Index:
@@ -151,14 +149,6 @@ def _is_word() -> np.ndarray:
 
 
 @compiled.kernel
-def _mix(value):
-    """Makes each bit of a uint64 depend on all (the last step of SplitMix64)."""
-    value = (value ^ (value >> np.uint64(30))) * _MIX_1
-    value = (value ^ (value >> np.uint64(27))) * _MIX_2
-    return value ^ (value >> np.uint64(31))
-
-
-@compiled.kernel
 def _hash_words(codes, is_word):
     """Code points [C] and which of them are in words to uint64 [W]."""
     hashes = np.empty(len(codes) // 2 + 1, np.uint64)
@@ -171,12 +161,12 @@ def _hash_words(codes, is_word):
             value ^= value >> np.uint64(32)
             inside = True
         elif inside:
-            hashes[num_words] = _mix(value)
+            hashes[num_words] = random_stream.mix(value)
             num_words += 1
             value = np.uint64(0)
             inside = False
     if inside:
-        hashes[num_words] = _mix(value)
+        hashes[num_words] = random_stream.mix(value)
         num_words += 1
     return hashes[:num_words].copy()
 
@@ -194,5 +184,5 @@ def _hash_runs(words, size):
         if i >= size:
             value -= leading * words[i - size]
         if i >= size - 1:
-            hashes[i - size + 1] = _mix(value)
+            hashes[i - size + 1] = random_stream.mix(value)
     return hashes

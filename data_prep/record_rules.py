@@ -9,22 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import compiled, schema, tokenization
+from data_prep import records
 
 _INPUT_IDS, _IS_WORD_START, _MASKED_IDS, _MASKED_POSITIONS, _LABELS, _LENGTH = (
-    np.frombuffer(name, np.uint8)
-    for name in (
-        b"input_ids",
-        b"is_word_start",
-        b"masked_lm_ids",
-        b"masked_lm_positions",
-        b"next_sentence_labels",
-        b"segment_a_length",
-    )
+    records.FEATURE_NAMES
 )
-_POSITION_BYTES = 2
-# Tags of protobuf's fields: the number of the field, and that a length follows.
-_FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
-_BYTES_LIST, _INT64_LIST = _FIELD_1, _FIELD_3
+_POSITION_BYTES = records.POSITION_BYTES
+_FIELD_1, _FIELD_2 = records.FIELD_1, records.FIELD_2
+_BYTES_LIST, _INT64_LIST = records.BYTES_LIST, records.INT64_LIST
 
 FAULTS = (
     "",

@@ -9,7 +9,7 @@ import numpy as np
 
 from albert_tf import compiled
 
-_INPUT_IDS, _IS_WORD_START, _MASKED_IDS, _MASKED_POSITIONS, _LABELS, _LENGTH = (
+FEATURE_NAMES = tuple(
     np.frombuffer(name, np.uint8)
     for name in (
         b"input_ids",
@@ -20,10 +20,13 @@ _INPUT_IDS, _IS_WORD_START, _MASKED_IDS, _MASKED_POSITIONS, _LABELS, _LENGTH = (
         b"segment_a_length",
     )
 )
-_POSITION_BYTES = 2
+_INPUT_IDS, _IS_WORD_START, _MASKED_IDS, _MASKED_POSITIONS, _LABELS, _LENGTH = (
+    FEATURE_NAMES
+)
+POSITION_BYTES = 2
 # Tags of protobuf's fields: the number of the field, and that a length follows.
-_FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
-_BYTES_LIST, _INT64_LIST = _FIELD_1, _FIELD_3
+FIELD_1, FIELD_2, FIELD_3 = 0x0A, 0x12, 0x1A
+BYTES_LIST, INT64_LIST = FIELD_1, FIELD_3
 
 
 @compiled.kernel
@@ -32,7 +35,7 @@ def static_size(num_tokens, num_masked, segment_a_length, id_bytes):
     size = (
         _feature_size(_INPUT_IDS, num_tokens * id_bytes)
         + _feature_size(_MASKED_IDS, num_masked * id_bytes)
-        + _feature_size(_MASKED_POSITIONS, num_masked * _POSITION_BYTES)
+        + _feature_size(_MASKED_POSITIONS, num_masked * POSITION_BYTES)
         + _feature_size(_LABELS, 1)
         + _feature_size(_LENGTH, _varint_size(segment_a_length))
     )
@@ -72,15 +75,15 @@ def put_static(
     """
     num_tokens, num_masked = len(input_ids), len(positions)
     size, _ = static_size(num_tokens, num_masked, segment_a_length, id_bytes)
-    buffer[at] = _FIELD_1
+    buffer[at] = FIELD_1
     at = _put_varint(buffer, at + 1, size)
-    at = _put_head(buffer, at, _INPUT_IDS, _BYTES_LIST, num_tokens * id_bytes)
+    at = _put_head(buffer, at, _INPUT_IDS, BYTES_LIST, num_tokens * id_bytes)
     at = _put_integers(buffer, at, input_ids, id_bytes)
-    at = _put_head(buffer, at, _MASKED_IDS, _BYTES_LIST, num_masked * id_bytes)
+    at = _put_head(buffer, at, _MASKED_IDS, BYTES_LIST, num_masked * id_bytes)
     at = _put_integers(buffer, at, labels, id_bytes)
-    num_bytes = num_masked * _POSITION_BYTES
-    at = _put_head(buffer, at, _MASKED_POSITIONS, _BYTES_LIST, num_bytes)
-    at = _put_integers(buffer, at, positions, _POSITION_BYTES)
+    num_bytes = num_masked * POSITION_BYTES
+    at = _put_head(buffer, at, _MASKED_POSITIONS, BYTES_LIST, num_bytes)
+    at = _put_integers(buffer, at, positions, POSITION_BYTES)
     return _put_pair(buffer, at, pair_label, segment_a_length)
 
 
@@ -104,12 +107,12 @@ def put_dynamic(
     """
     num_tokens = len(input_ids)
     size, _ = dynamic_size(num_tokens, segment_a_length, id_bytes)
-    buffer[at] = _FIELD_1
+    buffer[at] = FIELD_1
     at = _put_varint(buffer, at + 1, size)
-    at = _put_head(buffer, at, _INPUT_IDS, _BYTES_LIST, num_tokens * id_bytes)
+    at = _put_head(buffer, at, _INPUT_IDS, BYTES_LIST, num_tokens * id_bytes)
     at = _put_integers(buffer, at, input_ids, id_bytes)
     num_bytes = (num_tokens + 7) // 8
-    at = _put_head(buffer, at, _IS_WORD_START, _BYTES_LIST, num_bytes)
+    at = _put_head(buffer, at, _IS_WORD_START, BYTES_LIST, num_bytes)
     buffer[at : at + num_bytes] = 0
     for place in range(num_tokens):
         if is_word_start[place]:
@@ -140,8 +143,8 @@ def count_tokens(data, starts, id_bytes, is_dynamic, tokens, masked):
         positions_at, _ = _payload(data, labels_end)
         for i in range((labels_end - labels_at) // id_bytes):
             label = _get_integer(data, labels_at + i * id_bytes, id_bytes)
-            place = positions_at + i * _POSITION_BYTES
-            position = _get_integer(data, place, _POSITION_BYTES)
+            place = positions_at + i * POSITION_BYTES
+            position = _get_integer(data, place, POSITION_BYTES)
             shown = _get_integer(data, ids_at + position * id_bytes, id_bytes)
             tokens[shown] -= 1
             tokens[label] += 1
@@ -208,21 +211,21 @@ def _feature_size(name, num_bytes):
 def _put_head(buffer, at, name, kind, num_bytes):
     """Writes all of a feature that stands before its `num_bytes` of payload.
 
-    The payload is one string of bytes (`_BYTES_LIST`), or the packed integers of an
-    `_INT64_LIST`: their heads differ in the kind alone.
+    The payload is one string of bytes (`BYTES_LIST`), or the packed integers of an
+    `INT64_LIST`: their heads differ in the kind alone.
     """
     of_list, of_feature, of_entry = _sizes(name, num_bytes)
-    buffer[at] = _FIELD_1
+    buffer[at] = FIELD_1
     at = _put_varint(buffer, at + 1, of_entry)
-    buffer[at] = _FIELD_1
+    buffer[at] = FIELD_1
     at = _put_varint(buffer, at + 1, len(name))
     buffer[at : at + len(name)] = name
     at += len(name)
-    buffer[at] = _FIELD_2
+    buffer[at] = FIELD_2
     at = _put_varint(buffer, at + 1, of_feature)
     buffer[at] = kind
     at = _put_varint(buffer, at + 1, of_list)
-    buffer[at] = _FIELD_1
+    buffer[at] = FIELD_1
     return _put_varint(buffer, at + 1, num_bytes)
 
 
@@ -261,8 +264,8 @@ def _get_integer(data, at, width):
 
 @compiled.kernel
 def _put_pair(buffer, at, pair_label, segment_a_length):
-    at = _put_head(buffer, at, _LABELS, _INT64_LIST, 1)
+    at = _put_head(buffer, at, _LABELS, INT64_LIST, 1)
     buffer[at] = pair_label
     num_bytes = _varint_size(segment_a_length)
-    at = _put_head(buffer, at + 1, _LENGTH, _INT64_LIST, num_bytes)
+    at = _put_head(buffer, at + 1, _LENGTH, INT64_LIST, num_bytes)
     return _put_varint(buffer, at, segment_a_length)

@@ -13,12 +13,9 @@ import google_crc32c
 import numpy as np
 
 from albert_tf import compiled, files
-from data_prep import record_rules
+from data_prep import record_rules, tfrecord
 
-# Of a TFRecord: the length and its checksum before the data, a checksum behind.
-_LENGTH_BYTES, _CHECKSUM_BYTES = 8, 4
-_HEAD_BYTES = _LENGTH_BYTES + _CHECKSUM_BYTES
-_CHECKSUM_DELTA = np.uint32(0xA282EAD8)
+_HEAD_BYTES = tfrecord.LENGTH_BYTES + tfrecord.CHECKSUM_BYTES
 # The longest sequence makes a record of less; a longer one is a broken length.
 _MAX_RECORD_BYTES = 1 << 20
 _CHUNK_BYTES = 4 << 20
@@ -161,23 +158,23 @@ def _iter_frames(
 @compiled.kernel
 def _split(data):
     """Where the data of the whole records begin and end, and where the rest does."""
-    capacity = len(data) // (_HEAD_BYTES + _CHECKSUM_BYTES)
+    capacity = len(data) // (_HEAD_BYTES + tfrecord.CHECKSUM_BYTES)
     starts = np.empty(capacity, np.int64)
     ends = np.empty(capacity, np.int64)
     count = at = 0
     while at + _HEAD_BYTES <= len(data):
         size = 0
-        for i in range(_LENGTH_BYTES):
+        for i in range(tfrecord.LENGTH_BYTES):
             size |= int(data[at + i]) << (8 * i)
         if not 0 <= size <= _MAX_RECORD_BYTES:
             return starts[:count], ends[:count], at, True
         end = at + _HEAD_BYTES + size
-        if end + _CHECKSUM_BYTES > len(data):
+        if end + tfrecord.CHECKSUM_BYTES > len(data):
             break
         starts[count] = at + _HEAD_BYTES
         ends[count] = end
         count += 1
-        at = end + _CHECKSUM_BYTES
+        at = end + tfrecord.CHECKSUM_BYTES
     return starts[:count], ends[:count], at, False
 
 
@@ -189,12 +186,16 @@ def _first_bad_checksum(
     array = np.frombuffer(data, np.uint8)
     # Lengths are few, and the same again and again.
     sizes, places = np.unique(ends - starts, return_inverse=True)
-    lengths = [size.to_bytes(_LENGTH_BYTES, "little") for size in sizes.tolist()]
+    lengths = [
+        size.to_bytes(tfrecord.LENGTH_BYTES, "little") for size in sizes.tolist()
+    ]
     of_lengths = np.array([checksum(length) for length in lengths], np.uint32)[places]
     borders = zip(starts.tolist(), ends.tolist(), strict=True)
     of_data = np.array([checksum(data[s:e]) for s, e in borders], np.uint32)
-    is_length_bad = _mask(of_lengths) != _stored(array, starts - _CHECKSUM_BYTES)
-    is_data_bad = _mask(of_data) != _stored(array, ends)
+    is_length_bad = tfrecord.mask(of_lengths) != _stored(
+        array, starts - tfrecord.CHECKSUM_BYTES
+    )
+    is_data_bad = tfrecord.mask(of_data) != _stored(array, ends)
     bad = np.flatnonzero(is_length_bad | is_data_bad)
     if not bad.size:
         return len(starts), ""
@@ -203,13 +204,7 @@ def _first_bad_checksum(
     return record, f"the checksum of its {what} fails"
 
 
-def _mask(checksums: np.ndarray) -> np.ndarray:
-    """TFRecord's masking of checksums, uint32 [n]."""
-    rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
-    return rotated + _CHECKSUM_DELTA
-
-
 def _stored(data: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The checksums that stand at places of uint8 data; uint32 [n]."""
-    columns = data[places[:, None] + np.arange(_CHECKSUM_BYTES)]  # [n, 4]
+    columns = data[places[:, None] + np.arange(tfrecord.CHECKSUM_BYTES)]  # [n, 4]
     return columns.view("<u4")[:, 0]

@@ -15,11 +15,8 @@ import google_crc32c
 import numpy as np
 
 from albert_tf import compiled, config, files, schema
-from data_prep import record_maker, records
+from data_prep import record_maker, records, tfrecord
 
-# Of a TFRecord: the length and its checksum before the data, a checksum behind.
-_LENGTH_BYTES, _CHECKSUM_BYTES = 8, 4
-_CHECKSUM_DELTA = np.uint32(0xA282EAD8)
 _GZIP_LEVEL = 1
 _CHECKED_AT_A_TIME = 4096
 
@@ -124,8 +121,8 @@ def assemble(
     file = _frame(
         made.data,
         made.ends,
-        _mask(length_checksums),
-        _mask(_checksums(made.data, made.ends)),
+        tfrecord.mask(length_checksums),
+        tfrecord.mask(_checksums(made.data, made.ends)),
     )
     return file, len(sizes), tokens, masked
 
@@ -186,31 +183,27 @@ def _length_checksums(sizes: np.ndarray) -> np.ndarray:
     """CRC-32C of each length as 8 little-endian bytes; uint32 [num_records]."""
     distinct, places = np.unique(sizes, return_inverse=True)
     values = [
-        google_crc32c.value(int(size).to_bytes(_LENGTH_BYTES, "little"))
+        google_crc32c.value(int(size).to_bytes(tfrecord.LENGTH_BYTES, "little"))
         for size in distinct
     ]
     return np.array(values, np.uint32)[places]
-
-
-def _mask(checksums: np.ndarray) -> np.ndarray:
-    """TFRecord's masking of checksums, which are then safe inside checked data."""
-    rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
-    return rotated + _CHECKSUM_DELTA
 
 
 @compiled.kernel
 def _frame(data, ends, length_checksums, data_checksums):
     """Puts lengths and checksums around records; uint8, a TFRecord file."""
     num_records = len(ends)
-    frame_bytes = _LENGTH_BYTES + 2 * _CHECKSUM_BYTES
+    frame_bytes = tfrecord.LENGTH_BYTES + 2 * tfrecord.CHECKSUM_BYTES
     file = np.empty(len(data) + num_records * frame_bytes, np.uint8)
     at = start = 0
     for record in range(num_records):
         size = ends[record] - start
-        at = _put_integer(file, at, size, _LENGTH_BYTES)
-        at = _put_integer(file, at, length_checksums[record], _CHECKSUM_BYTES)
+        at = _put_integer(file, at, size, tfrecord.LENGTH_BYTES)
+        at = _put_integer(file, at, length_checksums[record], tfrecord.CHECKSUM_BYTES)
         file[at : at + size] = data[start : ends[record]]
-        at = _put_integer(file, at + size, data_checksums[record], _CHECKSUM_BYTES)
+        at = _put_integer(
+            file, at + size, data_checksums[record], tfrecord.CHECKSUM_BYTES
+        )
         start = ends[record]
     return file
 

@@ -1,8 +1,5 @@
 """The compiled half of `fast_encoder`: words to ids by a unigram model.
 
-All kernels that call one another are in this file: numba's cache does not notice when
-a kernel changes that another file's kernel calls.
-
 A word is what stands between ASCII whitespace. Its ids do not depend on its neighbours,
 so they are kept in a table of fixed size, and a word that is not there is cut by
 Viterbi's algorithm over a trie of the pieces.

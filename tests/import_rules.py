@@ -46,6 +46,7 @@ DATA_PREP = (
         "run_meter",
         "sentence_order",
         "sentences",
+        "tfrecord",
         "vocab_report",
     ),
     (

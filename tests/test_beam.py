@@ -187,7 +187,7 @@ def beam_python() -> pathlib.Path:
     )
     if done.returncode:
         lines = " ".join(done.stderr.split())
-        if re.search("versions: none|onnection|timed out|resolution", lines):
+        if re.search("versions: none|onnection|timed out|name resolution", lines):
             pytest.skip("pip cannot fetch requirements-beam.txt: no network")
         pytest.fail(f"requirements-beam.txt cannot be installed: {lines}")
     return folder / "venv" / "bin" / "python"
