@@ -26,22 +26,36 @@ def _require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     _require(value in choices, f"{name} must be one of {', '.join(choices)}", value)
 
 
+SHARINGS = ("all", "attention", "feed_forward", "none")
+ACTIVATIONS = ("gelu_tanh", "gelu_exact", "relu")
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """The encoder and its pre-training heads (ALBERT paper, section 3.1).
 
     `embedding_size` is E, `hidden_size` H, `num_layers` L, `num_heads` A and
-    `vocab_size` V. `num_groups` layers' worth of parameters are spread over the
-    depth: 1 shares all of them, as in the paper.
+    `vocab_size` V. An E equal to H has no projection: with `sharing` "none" that is
+    BERT.
+
+    `sharing` says which parts of a block all layers have in common, each with its
+    layer norm: "all" is ALBERT. `num_groups` splits the depth into that many runs of
+    layers that share among themselves only; they are equally long unless
+    `uneven_groups` is set. A layer is `num_inner_groups` blocks in a row, each with
+    parameters of its own.
     """
 
     vocab_size: int = 30000
     embedding_size: int = 128
     hidden_size: int = 768
     num_layers: int = 12
+    sharing: str = "all"
     num_groups: int = 1
+    uneven_groups: bool = False
+    num_inner_groups: int = 1
     num_heads: int = 12
     intermediate_size: int = 3072
+    activation: str = "gelu_tanh"
     max_positions: int = 512
     type_vocab_size: int = 2
     hidden_dropout_rate: float = 0.0
@@ -56,6 +70,7 @@ class ModelConfig:
             "hidden_size",
             "num_layers",
             "num_groups",
+            "num_inner_groups",
             "num_heads",
             "intermediate_size",
             "max_positions",
@@ -63,6 +78,8 @@ class ModelConfig:
         ):
             value = getattr(self, name)
             _require(value >= 1, f"model.{name} must be at least 1", value)
+        _require_choice("model.sharing", self.sharing, SHARINGS)
+        _require_choice("model.activation", self.activation, ACTIVATIONS)
         for name in ("hidden_dropout_rate", "attention_dropout_rate"):
             value = getattr(self, name)
             _require(0.0 <= value < 1.0, f"model.{name} must lie in [0, 1)", value)
@@ -72,9 +89,20 @@ class ModelConfig:
             (self.hidden_size, self.num_heads),
         )
         _require(
+            self.num_groups == 1 or self.sharing != "none",
+            'model.num_groups must be 1 where model.sharing is "none"',
+            self.num_groups,
+        )
+        _require(
             self.num_groups <= self.num_layers,
             "model.num_groups must not be larger than model.num_layers",
             (self.num_groups, self.num_layers),
+        )
+        _require(
+            self.uneven_groups or self.num_layers % self.num_groups == 0,
+            "model.num_layers must be a multiple of model.num_groups, unless "
+            "model.uneven_groups is set",
+            (self.num_layers, self.num_groups),
         )
         _require(
             self.embedding_size <= self.vocab_size,
@@ -272,6 +300,7 @@ class OptimizerConfig:
 
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
+REMATS = ("none", "attention", "block")
 JIT_COMPILE = ("auto", "on", "off")
 
 
@@ -284,6 +313,8 @@ class TrainConfig:
     the device before the host reads the metrics. `eval_batches` bounds an
     evaluation; 0 means all held-out records. `jit_compile` says whether XLA compiles
     forward and backward pass; "auto" leaves it to `distribution.compiles_with_xla`.
+    `remat` trades time for memory: the backward pass computes again what lies within
+    "attention", or within each "block", instead of keeping it.
     """
 
     seed: int = 1
@@ -299,6 +330,7 @@ class TrainConfig:
     shuffle_buffer: int = 10000
     compute_dtype: str = "float32"
     jit_compile: str = "auto"
+    remat: str = "none"
 
     def __post_init__(self):
         for name in (
@@ -324,6 +356,7 @@ class TrainConfig:
         )
         _require_choice("train.compute_dtype", self.compute_dtype, COMPUTE_DTYPES)
         _require_choice("train.jit_compile", self.jit_compile, JIT_COMPILE)
+        _require_choice("train.remat", self.remat, REMATS)
 
 
 @dataclasses.dataclass(frozen=True)

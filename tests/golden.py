@@ -51,6 +51,8 @@ def model_config(arrays) -> config.ModelConfig:
         hidden_size=original["hidden_size"],
         num_layers=original["num_hidden_layers"],
         num_groups=original["num_hidden_groups"],
+        uneven_groups=True,  # model_g2 has 3 layers in 2 groups
+        num_inner_groups=original["inner_group_num"],
         num_heads=original["num_attention_heads"],
         intermediate_size=original["intermediate_size"],
         max_positions=original["max_position_embeddings"],
