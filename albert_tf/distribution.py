@@ -34,6 +34,13 @@ def compiles_with_xla(jit_compile: str) -> bool:
     return jit_compile == "on"
 
 
+def uses_islands(jit_compile: str) -> bool:
+    """Whether XLA compiles what lies between the matrix products, and no more."""
+    return not (
+        compiles_with_xla(jit_compile) or tf.config.list_physical_devices("GPU")
+    )
+
+
 def distribute_dataset(strategy: tf.distribute.Strategy, input_fn):
     """The dataset of `input_fn(input_context)`, split over the replicas."""
     return strategy.distribute_datasets_from_function(input_fn)

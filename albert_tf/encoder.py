@@ -1,4 +1,4 @@
-"""The ALBERT encoder: factorized embeddings and one block applied at every layer."""
+"""The encoder: factorized embeddings and one block, or more, over the depth."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,8 @@ class EncoderOutputs(NamedTuple):
     """What the encoder computes for a batch.
 
     embedding_output: float32 [B, S, E], before the projection to H.
-    all_layers: L tensors float32 [B, S, H], one a layer.
+    all_layers: tensors float32 [B, S, H], one a block application: L of them, times
+      `num_inner_groups`.
     sequence_output: float32 [B, S, H], the last of them.
     pooled_output: float32 [B, H], tanh of a dense layer on the first token.
     """
@@ -24,22 +25,21 @@ class EncoderOutputs(NamedTuple):
 
 
 class Encoder(layers.Layer):
-    """Embeddings, then `num_layers` applications of `num_groups` blocks (section 3.1).
+    """Embeddings, then one block, or several, applied over the depth (section 3.1).
 
-    With one group a single `TransformerEncoderBlock` object is applied at every
-    layer; with G groups each block serves about L / G layers in a row.
+    Where everything is shared, a single `TransformerEncoderBlock` object is applied at
+    every layer. `blocks` holds each block once, in the order of their first use.
     """
 
     def __init__(
         self,
         config: config_lib.ModelConfig,
         initializer: layers.TruncatedNormal,
-        compute_dtype: str = "float32",
+        compute: layers.Compute = layers.PLAIN,
         name: str = "encoder",
     ):
-        super().__init__(name)
+        super().__init__(name, compute)
         self.config = config
-        self.activation_dtype = tf.as_dtype(compute_dtype)
         self.embeddings = layers.Embeddings(
             config.vocab_size,
             config.embedding_size,
@@ -57,25 +57,18 @@ class Encoder(layers.Layer):
                 initializer.child("embedding_projection"),
                 name="embedding_projection",
             )
-        self.blocks = [
-            layers.TransformerEncoderBlock(
-                config.hidden_size,
-                config.num_heads,
-                config.intermediate_size,
-                config.hidden_dropout_rate,
-                config.attention_dropout_rate,
-                config.layer_norm_epsilon,
-                initializer.child(f"block_{group}"),
-                name=f"block_{group}",
-            )
-            for group in range(config.num_groups)
-        ]
+        self.blocks, self._block_at_depth = _make_blocks(config, initializer, compute)
         self.pooler = layers.Dense(
             config.hidden_size, initializer.child("pooler"), name="pooler"
         )
 
     def call(
-        self, input_ids, input_mask, segment_ids, dropout_seed=None
+        self,
+        input_ids,
+        input_mask,
+        segment_ids,
+        dropout_seed=None,
+        cast: layers.CastOnce | None = None,
     ) -> EncoderOutputs:
         """Encodes a batch.
 
@@ -84,26 +77,70 @@ class Encoder(layers.Layer):
           input_mask: int32 [B, S], 1 at tokens, 0 at padding.
           segment_ids: int32 [B, S].
           dropout_seed: int32 [2] of the step and the replica, or None.
+          cast: what gives the weights as tensors, where they are not to be read anew.
         """
+        cast = cast or layers.CastOnce(tf.as_dtype(self.compute.dtype))
         embedded = self.embeddings(
             input_ids, segment_ids, layers.fold_in(dropout_seed, 0)
         )
-        hidden = tf.cast(embedded, self.activation_dtype)
+        hidden = tf.cast(embedded, self.compute.dtype)
         if self.embedding_projection is not None:
-            hidden = self.embedding_projection(hidden)  # [B, S, H]
+            hidden = self.embedding_projection(hidden, cast=cast)  # [B, S, H]
         padding = 1.0 - tf.cast(input_mask, tf.float32)
         attention_bias = padding[:, None, None, :] * layers.MASKED_SCORE
         all_layers = []
-        for depth in range(self.config.num_layers):
-            # As in the original, the depth is spread evenly over the groups.
-            group = depth * self.config.num_groups // self.config.num_layers
-            block = self.blocks[group]
-            # Each application draws its own mask, though the block is the same.
-            seed = layers.fold_in(dropout_seed, 1 + depth)
-            hidden = block(hidden, attention_bias, dropout_seed=seed)
+        for depth, block in enumerate(self._block_at_depth):
+            hidden = layers.apply(
+                self.blocks[block],
+                self.compute.remat == "block",
+                cast,
+                hidden,
+                attention_bias=attention_bias,
+                # Each application draws its own mask, though the block is the same.
+                dropout_seed=layers.fold_in(dropout_seed, 1 + depth),
+            )
             all_layers.append(tf.cast(hidden, tf.float32))
         sequence_output = all_layers[-1]
         pooled_output = tf.tanh(self.pooler(sequence_output[:, 0]))  # [B, H]
         return EncoderOutputs(
             embedded, tuple(all_layers), sequence_output, pooled_output
         )
+
+
+def _make_blocks(
+    config: config_lib.ModelConfig,
+    initializer: layers.TruncatedNormal,
+    compute: layers.Compute,
+) -> tuple[list[layers.TransformerEncoderBlock], list[int]]:
+    """The blocks, each once, and for each depth the index of the one applied there."""
+    attentions: dict[int, layers.SelfAttention] = {}
+    feed_forwards: dict[int, layers.FeedForward] = {}
+    blocks: dict[tuple[int, int], layers.TransformerEncoderBlock] = {}
+    used = []
+    for layer in range(config.num_layers):
+        # Differs from the original: its division of floats rounds, so that layer 1 of
+        # 49 in 49 groups gets the block of layer 0.
+        group = layer * config.num_groups // config.num_layers
+        for inner in range(config.num_inner_groups):
+            shared = group * config.num_inner_groups + inner
+            own = layer * config.num_inner_groups + inner
+            key = (
+                shared if config.sharing in ("all", "attention") else own,
+                shared if config.sharing in ("all", "feed_forward") else own,
+            )
+            if key not in blocks:
+                name = f"block_{len(blocks)}"
+                child = initializer.child(name)
+                if key[0] not in attentions:
+                    attentions[key[0]] = layers.SelfAttention(
+                        config, child.child("attention"), compute=compute
+                    )
+                if key[1] not in feed_forwards:
+                    feed_forwards[key[1]] = layers.FeedForward(
+                        config, child.child("feed_forward"), compute=compute
+                    )
+                blocks[key] = layers.TransformerEncoderBlock(
+                    attentions[key[0]], feed_forwards[key[1]], name, compute
+                )
+            used.append(list(blocks).index(key))
+    return list(blocks.values()), used

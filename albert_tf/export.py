@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import binary, checkpoint, models, schema, serving, tokenization
+from albert_tf import binary, checkpoint, layers, models, schema, serving, tokenization
 from albert_tf import config as config_lib
 
 
@@ -47,7 +47,7 @@ def load_serving(model_dir: str) -> tuple[serving.PretrainedServing, str]:
             f"model has {config.model.vocab_size}; put back the vocabulary of the run"
         )
     model = models.build_pretraining_model(
-        config.model, config.train.seed, config.train.compute_dtype
+        config.model, config.train.seed, layers.Compute(config.train.compute_dtype)
     )
     path = checkpoint.restore_model(model_dir, model)
     module = serving.PretrainedServing(model, tokenizer, config.data.max_seq_length)

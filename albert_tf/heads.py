@@ -1,32 +1,51 @@
 """The pre-training heads: masked language model and sentence pair."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
+from albert_tf import config as config_lib
 from albert_tf import layers
+
+
+class MaskedLmScores(NamedTuple):
+    """Scores of the vocabulary, of which the loss alone adds the bias.
+
+    scores: [B, P, V] in the dtype of the products.
+    bias: float32 [V].
+    """
+
+    scores: tf.Tensor
+    bias: tf.Tensor
+
+    @property
+    def logits(self):
+        """float32 [B, P, V]."""
+        return tf.cast(self.scores, tf.float32) + self.bias
 
 
 class MaskedLmHead(layers.Layer):
     """Scores of the vocabulary at chosen positions, with tied embeddings.
 
-    Dense to E, GELU, layer norm, then the word embeddings transposed, plus a bias.
+    Dense to E, activation function, layer norm, then the word embeddings transposed, plus a bias.
     """
 
     def __init__(
         self,
-        vocab_size: int,
-        embedding_size: int,
-        layer_norm_epsilon: float,
+        config: config_lib.ModelConfig,
         initializer: layers.TruncatedNormal,
-        compute_dtype: str = "float32",
+        compute: layers.Compute = layers.PLAIN,
         name: str = "masked_lm",
     ):
-        super().__init__(name)
-        self.vocab_size = vocab_size
-        self.activation_dtype = tf.as_dtype(compute_dtype)
+        super().__init__(name, compute)
+        self.vocab_size = config.vocab_size
         self.transform = layers.Dense(
-            embedding_size, initializer.child("transform"), name="transform"
+            config.embedding_size,
+            initializer.child("transform"),
+            "transform",
+            config.activation,
         )
-        self.layer_norm = layers.LayerNorm(layer_norm_epsilon)
+        self.layer_norm = layers.LayerNorm(config.layer_norm_epsilon)
 
     def build(self, input_shape):
         """Makes `output_bias` [V]."""
@@ -35,25 +54,24 @@ class MaskedLmHead(layers.Layer):
         )
         super().build(input_shape)
 
-    def call(self, sequence_output, positions, word_embeddings):
+    def call(self, sequence_output, positions, word_embeddings) -> "MaskedLmScores":
         """Scores every piece of the vocabulary.
 
         Args:
           sequence_output: float32 [B, S, H].
           positions: int32 [B, P].
           word_embeddings: float32 [V, E].
-
-        Returns:
-          float32 [B, P, V], logits.
         """
         gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        hidden = tf.cast(gathered, self.activation_dtype)
-        hidden = self.layer_norm(layers.gelu(self.transform(hidden)))  # [B, P, E]
+        hidden = tf.cast(gathered, self.compute.dtype)
+        hidden = self.layer_norm(self.transform(hidden))  # [B, P, E]
         table = tf.cast(word_embeddings, hidden.dtype)
         rows = tf.reshape(hidden, [-1, hidden.shape[-1]])  # [B * P, E]
-        logits = tf.cast(tf.matmul(rows, table, transpose_b=True), tf.float32)
-        shape = tf.concat([tf.shape(positions), [self.vocab_size]], axis=0)
-        return tf.reshape(logits + self.output_bias, shape)  # [B, P, V]
+        scores = tf.matmul(rows, table, transpose_b=True)  # [B * P, V]
+        shape = [*layers.shape_of(positions), self.vocab_size]
+        return MaskedLmScores(
+            tf.reshape(scores, shape), tf.convert_to_tensor(self.output_bias)
+        )
 
 
 class SentencePairHead(layers.Layer):

@@ -1,20 +1,88 @@
 """The layers of the encoder: embeddings, attention, feed-forward, and their block.
 
-Shapes: B batch, S sequence, E embedding, H hidden, N heads, D head size. Matrix
-products run in the dtype of the activations that come in; softmax and layer norm in
-float32; weights are kept in float32.
+Shapes: B batch, S sequence, E embedding, H hidden, N heads, D head size; rows are
+B * S. Weights are kept in float32. Matrix products run in the dtype of the activations
+that come in; softmax, activation function and layer norm in float32.
 
 Dropout is stateless. A layer is given `dropout_seed` (int32 [2]) for the step, the
 replica and the depth at hand, and draws from that alone; None means no dropout.
 """
 
 import zlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import config as config_lib
+from albert_tf import islands, pointwise
+
 # What the original adds to the score of a padded position.
 MASKED_SCORE = -10000.0
+
+
+class Compute(NamedTuple):
+    """How a model computes what its configuration says.
+
+    dtype: of activations and matrix products.
+    islands: whether what lies between the products is compiled by itself, which is the
+      fastest form on a CPU where shapes are static.
+    remat: what the backward pass computes again instead of keeping: "none",
+      "attention", or each "block".
+    """
+
+    dtype: str = "float32"
+    islands: bool = False
+    remat: str = "none"
+
+
+PLAIN = Compute()
+
+
+class CastOnce:
+    """Gives variables as tensors in the dtype of the products, each cast once.
+
+    One lives as long as one pass through a model. There a shared variable would
+    otherwise be read and cast at every layer, and each layer's gradient cast back.
+    """
+
+    def __init__(self, dtype, known: dict[int, tf.Tensor] | None = None):
+        self._dtype = dtype
+        self._tensors = known or {}
+
+    def __call__(self, variable: tf.Variable) -> tf.Tensor:
+        """`variable` as a tensor: matrices in the dtype, vectors in float32."""
+        key = id(variable)
+        if key not in self._tensors:
+            dtype = self._dtype if len(variable.shape) > 1 else tf.float32
+            self._tensors[key] = tf.cast(variable, dtype)
+        return self._tensors[key]
+
+    def knowing(self, variables, tensors: Iterable[tf.Tensor]) -> "CastOnce":
+        """One that gives `tensors` for `variables`."""
+        known = {
+            id(variable): tensor
+            for variable, tensor in zip(variables, tensors, strict=True)
+        }
+        return CastOnce(self._dtype, known)
+
+
+def apply(layer: "Layer", recompute: bool, cast: CastOnce, hidden, **arguments):
+    """`layer(hidden, cast=cast, **arguments)`.
+
+    With `recompute` nothing but `hidden` and the weights is kept for the backward
+    pass, which computes the layer again (Chen et al., "Training deep nets with
+    sublinear memory cost", 2016).
+    """
+    if not (recompute and layer.built):
+        return layer(hidden, cast=cast, **arguments)
+    variables = layer.trainable_variables
+
+    def run(hidden, *tensors):
+        return layer(hidden, cast=cast.knowing(variables, tensors), **arguments)
+
+    return tf.recompute_grad(run)(hidden, *map(cast, variables))
 
 
 class TruncatedNormal(tf_keras.initializers.Initializer):
@@ -69,25 +137,45 @@ def dropout(inputs, rate: float, dropout_seed):
     )
 
 
-def gelu(inputs):
-    """The tanh form of GELU (Hendrycks and Gimpel, 2016), as the original has it."""
-    return tf.nn.gelu(inputs, approximate=True)
+def shape_of(tensor) -> list:
+    """The shape: integers where they are known, scalars of the graph elsewhere."""
+    dynamic = tf.shape(tensor)
+    return [
+        dynamic[axis] if size is None else size
+        for axis, size in enumerate(tensor.shape.as_list())
+    ]
 
 
 class Layer(tf_keras.layers.Layer):
     """The base of all layers here: float32 weights, inputs never cast unasked."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, compute: Compute = PLAIN):
         super().__init__(name=name, dtype=tf.float32, autocast=False)
+        self.compute = compute
+
+    def between_products(self, function: Callable, *inputs, **settings):
+        """`function(*inputs, **settings)`, as an island where those are wanted."""
+        if self.compute.islands:
+            function = islands.compiled(function, **settings)
+            return function(*inputs)
+        return function(*inputs, **settings)
 
 
 class Dense(Layer):
-    """`inputs @ kernel + bias` over the last axis."""
+    """`inputs @ kernel + bias` over the last axis, and an activation function."""
 
-    def __init__(self, units: int, initializer: TruncatedNormal, name: str):
-        super().__init__(name)
+    def __init__(
+        self,
+        units: int,
+        initializer: TruncatedNormal,
+        name: str,
+        activation: str | None = None,
+        compute: Compute = PLAIN,
+    ):
+        super().__init__(name, compute)
         self.units = units
         self.initializer = initializer
+        self.activation = activation
 
     def build(self, input_shape):
         """Makes `kernel` [inputs, units] and `bias` [units]."""
@@ -101,25 +189,39 @@ class Dense(Layer):
         )
         super().build(input_shape)
 
-    def call(self, inputs):
-        """Maps float [..., inputs] to [..., units] of the same dtype."""
-        dtype = inputs.dtype
+    def call(self, inputs, cast: CastOnce | None = None, add_bias: bool = True):
+        """Maps float [..., inputs] to [..., units] of the same dtype.
+
+        Without `add_bias` it is the product alone: whoever fuses the bias with what
+        comes next adds it.
+        """
+        cast = cast or CastOnce(inputs.dtype)
         # One product of matrices: over a batch of them the kernel's gradient would be
         # made once a sequence and then summed.
         rows = tf.reshape(inputs, [-1, inputs.shape[-1]])  # [all but the last, inputs]
-        rows = tf.matmul(rows, tf.cast(self.kernel, dtype))
-        rows = tf.nn.bias_add(rows, tf.cast(self.bias, dtype))
-        shape = tf.concat([tf.shape(inputs)[:-1], [self.units]], axis=0)
-        return tf.ensure_shape(
-            tf.reshape(rows, shape), [*inputs.shape[:-1], self.units]
-        )
+        rows = tf.matmul(rows, cast(self.kernel))
+        if add_bias and self.activation:
+            rows = self.between_products(
+                pointwise.biased_activation,
+                rows,
+                cast(self.bias),
+                activation=self.activation,
+            )
+        elif add_bias:
+            rows = tf.nn.bias_add(rows, tf.cast(cast(self.bias), rows.dtype))
+        return tf.reshape(rows, [*shape_of(inputs)[:-1], self.units])
 
 
 class LayerNorm(Layer):
     """Layer normalisation over the last axis, computed in float32 (Ba et al., 2016)."""
 
-    def __init__(self, epsilon: float, name: str = "layer_norm"):
-        super().__init__(name)
+    def __init__(
+        self,
+        epsilon: float,
+        name: str = "layer_norm",
+        compute: Compute = PLAIN,
+    ):
+        super().__init__(name, compute)
         self.epsilon = epsilon
 
     def build(self, input_shape):
@@ -129,14 +231,27 @@ class LayerNorm(Layer):
         self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros")
         super().build(input_shape)
 
-    def call(self, inputs):
-        """Maps float [..., size] to the same shape and dtype."""
-        hidden = tf.cast(inputs, tf.float32)
-        mean, variance = tf.nn.moments(hidden, axes=[-1], keepdims=True)
-        normed = tf.nn.batch_normalization(
-            hidden, mean, variance, self.beta, self.gamma, self.epsilon
+    def call(self, inputs, residual=None, bias=None, cast: CastOnce | None = None):
+        """Normalises `inputs`, or the sum of `residual`, `inputs` and `bias`.
+
+        Args:
+          inputs: float [..., size].
+          residual: the same shape and dtype, or None.
+          bias: float32 [size]; goes with `residual`.
+          cast: what gives the weights as tensors.
+
+        Returns:
+          [..., size] of the dtype of `inputs`.
+        """
+        cast = cast or CastOnce(inputs.dtype)
+        gamma, beta = cast(self.gamma), cast(self.beta)
+        if residual is None:
+            return pointwise.normalize(inputs, gamma, beta, self.epsilon)
+        rows = [tf.reshape(part, [-1, part.shape[-1]]) for part in (residual, inputs)]
+        normed = self.between_products(
+            pointwise.normalize_sum, *rows, bias, gamma, beta, epsilon=self.epsilon
         )
-        return tf.cast(normed, inputs.dtype)
+        return tf.reshape(normed, shape_of(inputs))
 
 
 class Embeddings(Layer):
@@ -195,126 +310,162 @@ class Embeddings(Layer):
         return dropout(self.layer_norm(summed), self.dropout_rate, dropout_seed)
 
 
-class SelfAttention(Layer):
-    """Multi-head self-attention (Vaswani et al., 2017) with its output projection."""
+class BlockPart(Layer):
+    """What both parts of a block have: projection to H, residual, layer norm.
+
+    A part, with its layer norm, is what layers share or do not share.
+    """
 
     def __init__(
         self,
-        hidden_size: int,
-        num_heads: int,
-        dropout_rate: float,
+        config: config_lib.ModelConfig,
+        initializer: TruncatedNormal,
+        name: str,
+        compute: Compute,
+    ):
+        super().__init__(name, compute)
+        self.config = config
+        self.output_projection = Dense(
+            config.hidden_size, initializer.child("output"), "output", compute=compute
+        )
+        self.layer_norm = LayerNorm(config.layer_norm_epsilon, compute=compute)
+
+    def add_to_residual(self, hidden, inner, dropout_seed, cast: CastOnce):
+        """Projects float [B, S, inner] to H, adds `hidden`, and normalises."""
+        rate = self.config.hidden_dropout_rate
+        drops = dropout_seed is not None and rate > 0.0
+        projected = self.output_projection(inner, cast=cast, add_bias=drops)
+        bias = cast(self.output_projection.bias)
+        if drops:
+            projected = dropout(projected, rate, dropout_seed)
+            bias = tf.zeros_like(bias)  # it is in, and was dropped with the rest
+        return self.layer_norm(projected, residual=hidden, bias=bias, cast=cast)
+
+
+class SelfAttention(BlockPart):
+    """Multi-head self-attention (Vaswani et al., 2017), up to its layer norm."""
+
+    def __init__(
+        self,
+        config: config_lib.ModelConfig,
         initializer: TruncatedNormal,
         name: str = "attention",
+        compute: Compute = PLAIN,
     ):
-        super().__init__(name)
-        if hidden_size % num_heads:
-            raise ValueError(
-                "hidden_size must be a multiple of num_heads; received "
-                f"{hidden_size} and {num_heads}"
-            )
-        self.num_heads = num_heads
-        self.head_size = hidden_size // num_heads
-        self.dropout_rate = dropout_rate
-        self.query, self.key, self.value, self.output_projection = (
-            Dense(hidden_size, initializer.child(part), name=part)
-            for part in ("query", "key", "value", "output")
+        super().__init__(config, initializer, name, compute)
+        self.query, self.key, self.value = (
+            Dense(config.hidden_size, initializer.child(part), part, compute=compute)
+            for part in ("query", "key", "value")
         )
 
-    def call(self, hidden, attention_bias, dropout_seed=None):
+    def call(
+        self, hidden, attention_bias, dropout_seed=None, cast: CastOnce | None = None
+    ):
         """Lets every position attend to every other.
 
         Args:
           hidden: float [B, S, H].
           attention_bias: float32 [B, 1, 1, S], added to the scores.
           dropout_seed: int32 [2] or None.
+          cast: what gives the weights as tensors.
 
         Returns:
           float [B, S, H] of the dtype of `hidden`.
         """
-        query = self._split_heads(self.query(hidden))
-        key = self._split_heads(self.key(hidden))
-        value = self._split_heads(self.value(hidden))
+        cast = cast or CastOnce(hidden.dtype)
+        query, key, value = (
+            self._split_heads(project(hidden, cast=cast))
+            for project in (self.query, self.key, self.value)
+        )
         scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
-        scores = tf.cast(scores, tf.float32) * self.head_size**-0.5
-        probabilities = tf.nn.softmax(scores + attention_bias)
-        probabilities = dropout(probabilities, self.dropout_rate, dropout_seed)
-        context = tf.matmul(tf.cast(probabilities, hidden.dtype), value)
+        scale = query.shape[-1] ** -0.5
+        softmax = islands.softmax if self.compute.islands else pointwise.softmax
+        probabilities = dropout(
+            softmax(scores, attention_bias, scale),
+            self.config.attention_dropout_rate,
+            fold_in(dropout_seed, 0),
+        )
+        context = tf.matmul(probabilities, value)  # [B, N, S, D]
         context = tf.transpose(context, [0, 2, 1, 3])  # [B, S, N, D]
-        return self.output_projection(tf.reshape(context, tf.shape(hidden)))
+        context = tf.reshape(context, shape_of(hidden))
+        return self.add_to_residual(hidden, context, fold_in(dropout_seed, 1), cast)
 
-    def _split_heads(self, hidden):
-        batch_size, length = tf.unstack(tf.shape(hidden)[:2])
-        shape = [batch_size, length, self.num_heads, self.head_size]
-        return tf.transpose(tf.reshape(hidden, shape), [0, 2, 1, 3])  # [B, N, S, D]
+    def _split_heads(self, projected):
+        head_size = self.config.hidden_size // self.config.num_heads
+        shape = [*shape_of(projected)[:2], self.config.num_heads, head_size]
+        return tf.transpose(tf.reshape(projected, shape), [0, 2, 1, 3])  # [B, N, S, D]
 
 
-class FeedForward(Layer):
-    """Two dense layers with GELU between them."""
+class FeedForward(BlockPart):
+    """Two dense layers with an activation function between, up to the layer norm."""
 
     def __init__(
         self,
-        intermediate_size: int,
-        hidden_size: int,
+        config: config_lib.ModelConfig,
         initializer: TruncatedNormal,
         name: str = "feed_forward",
+        compute: Compute = PLAIN,
     ):
-        super().__init__(name)
+        super().__init__(config, initializer, name, compute)
         self.intermediate = Dense(
-            intermediate_size, initializer.child("intermediate"), name="intermediate"
-        )
-        self.output_projection = Dense(
-            hidden_size, initializer.child("output"), name="output"
+            config.intermediate_size,
+            initializer.child("intermediate"),
+            "intermediate",
+            config.activation,
+            compute,
         )
 
-    def call(self, hidden):
-        """Maps float [B, S, H] to float [B, S, H]."""
-        return self.output_projection(gelu(self.intermediate(hidden)))
+    def call(self, hidden, dropout_seed=None, cast: CastOnce | None = None):
+        """Maps float [B, S, H] to the same shape and dtype.
+
+        Args:
+          hidden: float [B, S, H].
+          dropout_seed: int32 [2] or None.
+          cast: what gives the weights as tensors.
+        """
+        cast = cast or CastOnce(hidden.dtype)
+        expanded = self.intermediate(hidden, cast=cast)  # [B, S, intermediate_size]
+        return self.add_to_residual(hidden, expanded, dropout_seed, cast)
 
 
 class TransformerEncoderBlock(Layer):
-    """Attention and feed-forward, each followed by a residual and a layer norm."""
+    """Attention and feed-forward: one layer of the encoder (paper, section 3.1).
+
+    Its two parts are given, since blocks may have one in common.
+    """
 
     def __init__(
         self,
-        hidden_size: int,
-        num_heads: int,
-        intermediate_size: int,
-        hidden_dropout_rate: float,
-        attention_dropout_rate: float,
-        layer_norm_epsilon: float,
-        initializer: TruncatedNormal,
+        attention: SelfAttention,
+        feed_forward: FeedForward,
         name: str,
+        compute: Compute = PLAIN,
     ):
-        super().__init__(name)
-        self.dropout_rate = hidden_dropout_rate
-        self.attention = SelfAttention(
-            hidden_size,
-            num_heads,
-            attention_dropout_rate,
-            initializer.child("attention"),
-        )
-        self.attention_layer_norm = LayerNorm(
-            layer_norm_epsilon, name="attention_layer_norm"
-        )
-        self.feed_forward = FeedForward(
-            intermediate_size, hidden_size, initializer.child("feed_forward")
-        )
-        self.output_layer_norm = LayerNorm(layer_norm_epsilon, name="output_layer_norm")
+        super().__init__(name, compute)
+        self.attention = attention
+        self.feed_forward = feed_forward
 
-    def call(self, hidden, attention_bias, dropout_seed=None):
+    def call(
+        self, hidden, attention_bias, dropout_seed=None, cast: CastOnce | None = None
+    ):
         """One layer of the encoder.
 
         Args:
           hidden: float [B, S, H].
           attention_bias: float32 [B, 1, 1, S].
           dropout_seed: int32 [2] for this application of the block, or None.
+          cast: what gives the weights as tensors.
 
         Returns:
           float [B, S, H] of the dtype of `hidden`.
         """
-        attended = self.attention(hidden, attention_bias, fold_in(dropout_seed, 0))
-        attended = dropout(attended, self.dropout_rate, fold_in(dropout_seed, 1))
-        hidden = self.attention_layer_norm(hidden + attended)
-        expanded = self.feed_forward(hidden)
-        expanded = dropout(expanded, self.dropout_rate, fold_in(dropout_seed, 2))
-        return self.output_layer_norm(hidden + expanded)
+        cast = cast or CastOnce(hidden.dtype)
+        hidden = apply(
+            self.attention,
+            self.compute.remat == "attention",
+            cast,
+            hidden,
+            attention_bias=attention_bias,
+            dropout_seed=fold_in(dropout_seed, 0),
+        )
+        return self.feed_forward(hidden, fold_in(dropout_seed, 1), cast)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from albert_tf import islands, pointwise
+
 # The original adds this to the number of masked tokens before it divides.
 WEIGHT_EPSILON = 1e-5
 
@@ -20,15 +22,23 @@ class Sums(NamedTuple):
     weight: tf.Tensor
 
 
-def masked_lm(logits, label_ids, weights) -> Sums:
+def masked_lm(scores, bias, label_ids, weights, compiled: bool = False) -> Sums:
     """Cross-entropy of the masked tokens.
 
     Args:
-      logits: float32 [B, P, V].
+      scores: float [B, P, V], logits but for the bias.
+      bias: float32 [V].
       label_ids: int32 [B, P].
       weights: float32 [B, P], 1 at masked tokens, 0 at padding.
+      compiled: whether the logits exist within an island only.
     """
-    return _cross_entropy(logits, label_ids, weights)
+    cross_entropy = islands.cross_entropy if compiled else pointwise.cross_entropy
+    losses, correct = cross_entropy(
+        tf.reshape(scores, [-1, scores.shape[-1]]),  # [B * P, V]
+        bias,
+        tf.reshape(label_ids, [-1]),
+    )
+    return weighted_sums(losses, correct, tf.reshape(weights, [-1]))
 
 
 def sentence_pair(logits, labels, weights) -> Sums:
@@ -39,14 +49,12 @@ def sentence_pair(logits, labels, weights) -> Sums:
       labels: int32 [B].
       weights: float32 [B], 0 at examples that only fill up a batch.
     """
-    return _cross_entropy(logits, labels, weights)
+    losses, correct = pointwise.cross_entropy(logits, 0.0, labels)
+    return weighted_sums(losses, correct, weights)
 
 
-def _cross_entropy(logits, labels, weights) -> Sums:
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=labels, logits=tf.cast(logits, tf.float32)
-    )
-    correct = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
+def weighted_sums(losses, correct, weights) -> Sums:
+    """Adds up float32 [rows] each."""
     return Sums(
         loss=tf.reduce_sum(losses * weights),
         correct=tf.reduce_sum(correct * weights),

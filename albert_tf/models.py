@@ -1,24 +1,25 @@
 """Encoder and heads put together."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf import config as config_lib
-from albert_tf import encoder, heads, layers
+from albert_tf import distribution, encoder, heads, layers
 
 
 class PretrainingOutputs(NamedTuple):
     """What the pre-training model computes for a batch.
 
     encoder: the encoder's outputs.
-    mlm_logits: float32 [B, P, V].
+    mlm: the scores of the vocabulary at the masked positions.
     pair_logits: float32 [B, 2].
     """
 
     encoder: encoder.EncoderOutputs
-    mlm_logits: tf.Tensor
+    mlm: heads.MaskedLmScores
     pair_logits: tf.Tensor
 
 
@@ -29,19 +30,17 @@ class PretrainingModel(tf_keras.Model):
     """
 
     def __init__(
-        self, config: config_lib.ModelConfig, seed: int, compute_dtype: str = "float32"
+        self,
+        config: config_lib.ModelConfig,
+        seed: int,
+        compute: layers.Compute = layers.PLAIN,
     ):
         super().__init__(name="albert")
         initializer = layers.TruncatedNormal(config.initializer_range, seed)
-        self.encoder = encoder.Encoder(
-            config, initializer.child("encoder"), compute_dtype
-        )
+        self.compute = compute
+        self.encoder = encoder.Encoder(config, initializer.child("encoder"), compute)
         self.masked_lm = heads.MaskedLmHead(
-            config.vocab_size,
-            config.embedding_size,
-            config.layer_norm_epsilon,
-            initializer.child("masked_lm"),
-            compute_dtype,
+            config, initializer.child("masked_lm"), compute
         )
         self.sentence_order = heads.SentencePairHead(
             initializer.child("sentence_order")
@@ -61,20 +60,22 @@ class PretrainingModel(tf_keras.Model):
             features["segment_ids"],
             dropout_seed=dropout_seed,
         )
-        mlm_logits = self.masked_lm(
+        mlm = self.masked_lm(
             outputs.sequence_output,
             features["masked_lm_positions"],
             self.encoder.embeddings.word_embeddings,
         )
         pair_logits = self.sentence_order(outputs.pooled_output)
-        return PretrainingOutputs(outputs, mlm_logits, pair_logits)
+        return PretrainingOutputs(outputs, mlm, pair_logits)
 
 
 def build_pretraining_model(
-    config: config_lib.ModelConfig, seed: int, compute_dtype: str = "float32"
+    config: config_lib.ModelConfig,
+    seed: int,
+    compute: layers.Compute = layers.PLAIN,
 ) -> PretrainingModel:
     """The model with all its variables made, drawn from `seed`."""
-    model = PretrainingModel(config, seed, compute_dtype)
+    model = PretrainingModel(config, seed, compute)
     ids = tf.zeros([1, 2], tf.int32)
     model(
         {
@@ -85,3 +86,32 @@ def build_pretraining_model(
         }
     )
     return model
+
+
+def make_encode(model: PretrainingModel) -> Callable:
+    """The encoder for many calls: its weights as they are now, cast for all of them.
+
+    Returns:
+      A function (input_ids, input_mask, segment_ids), int32 [B, S] each, that gives
+      `sequence_output` float32 [B, S, H] and `pooled_output` float32 [B, H]. It is
+      traced, and with islands compiled, once for each shape.
+    """
+    cast = layers.CastOnce(tf.as_dtype(model.compute.dtype))
+    for variable in model.encoder.variables:
+        cast(variable)  # outside of the graph, which then holds the result
+
+    @tf.function
+    def encode(input_ids, input_mask, segment_ids):
+        outputs = model.encoder(input_ids, input_mask, segment_ids, cast=cast)
+        return outputs.sequence_output, outputs.pooled_output
+
+    return encode
+
+
+def compute_form(run: config_lib.TrainConfig) -> layers.Compute:
+    """How a run computes on the devices of this machine."""
+    return layers.Compute(
+        run.compute_dtype,
+        distribution.uses_islands(run.jit_compile),
+        run.remat,
+    )

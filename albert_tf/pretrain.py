@@ -74,7 +74,7 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
     strategy = distribution.create_strategy()
     with strategy.scope():
         model = models.build_pretraining_model(
-            config.model, run.seed, run.compute_dtype
+            config.model, run.seed, models.compute_form(run)
         )
         adam = optimizer.create(config.optimizer, run.num_steps)
         adam.build(model.trainable_variables)

@@ -82,7 +82,7 @@ class PretrainedServing(tf.Module):
         at_masks = tf.gather_nd(hidden, places)[None]  # [1, M, H]
         positions = tf.range(tf.shape(places)[0])[None]  # [1, M]
         word_embeddings = self.model.encoder.embeddings.word_embeddings
-        logits = self.model.masked_lm(at_masks, positions, word_embeddings)[0]
+        logits = self.model.masked_lm(at_masks, positions, word_embeddings).logits[0]
         best = tf.math.top_k(tf.nn.softmax(logits), top_k)  # [M, K]
         return {
             "text_index": tf.cast(places[:, 0], tf.int32),

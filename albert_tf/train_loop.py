@@ -32,7 +32,10 @@ PAIR_METRICS = {"sop": "sentence_order", "nsp": "next_sentence"}
 
 
 def batch_sums(
-    outputs: models.PretrainingOutputs, features: Features, example_weights
+    outputs: models.PretrainingOutputs,
+    features: Features,
+    example_weights,
+    compiled: bool = False,
 ) -> Scalars:
     """The `SUMS` of a batch, float32 scalars, losses in nats.
 
@@ -40,9 +43,13 @@ def batch_sums(
       outputs: what the model made of `features`.
       features: the batch.
       example_weights: float32 [B], 0 at examples that only fill up the batch.
+      compiled: whether the loss of the masked tokens is an island.
     """
     mlm = losses.masked_lm(
-        outputs.mlm_logits, features["masked_lm_ids"], features["masked_lm_weights"]
+        *outputs.mlm,
+        features["masked_lm_ids"],
+        features["masked_lm_weights"],
+        compiled,
     )
     pair = losses.sentence_pair(
         outputs.pair_logits, features["next_sentence_labels"], example_weights
@@ -90,7 +97,7 @@ def compute_gradients(
     with tf.GradientTape() as tape:
         outputs = model(features, dropout_seed=dropout_seed)
         example_weights = tf.ones_like(features["next_sentence_labels"], tf.float32)
-        sums = batch_sums(outputs, features, example_weights)
+        sums = batch_sums(outputs, features, example_weights, model.compute.islands)
         loss = sums["mlm_loss"] / (
             mlm_weight + losses.WEIGHT_EPSILON
         ) + tf.math.divide_no_nan(sums["pair_loss"], pair_weight)
@@ -220,7 +227,12 @@ def make_evaluation(
 
     @tf.function(jit_compile=distribution.compiles_with_xla(config.train.jit_compile))
     def eval_step(features):
-        return batch_sums(model(features), features, features["example_weights"])
+        return batch_sums(
+            model(features),
+            features,
+            features["example_weights"],
+            model.compute.islands,
+        )
 
     def evaluate(batches: Iterable[Features]) -> dict[str, float]:
         totals = dict.fromkeys(SUMS, 0.0)

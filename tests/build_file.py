@@ -22,9 +22,13 @@ COMMAND = "make build-file"
 # The distribution that provides an imported name, where the two differ.
 DISTRIBUTIONS = {"absl": "absl-py", "google": "protobuf"}
 
-# Imported inside a function by those who installed it themselves; it is not pinned, so
-# Bazel knows no such target.
-OPTIONAL = ("apache_beam",)
+# What requirements.txt does not have, so that Bazel knows no such target, and where the
+# files begin that run in an environment of their own which has it.
+OPTIONAL = {
+    "apache_beam": "data_prep/beam_",
+    "torch": "albert_tf/model_speed/torch_",
+    "transformers": "albert_tf/model_speed/torch_",
+}
 
 _HEADER = f'''\
 """One target for each Python file, with exactly the file's imports as its deps.
@@ -171,10 +175,15 @@ def _normalized(distribution: str) -> str:
     return re.sub(r"[-_.]+", "_", distribution.strip()).lower()
 
 
-def distribution_of(item: Import) -> str | None:
-    """The normalized distribution of an import, or None if Python itself has it."""
+def distribution_of(item: Import, path: str) -> str | None:
+    """The normalized distribution of an import of the file `path`.
+
+    None if Python itself has it, or the environment that the file runs in.
+    """
     top = item.module.split(".")[0]
-    if top in sys.stdlib_module_names or top in PACKAGES or top in OPTIONAL:
+    if top in sys.stdlib_module_names or top in PACKAGES:
+        return None
+    if top in OPTIONAL and path.startswith(OPTIONAL[top]):
         return None
     return _normalized(DISTRIBUTIONS.get(top, top))
 
@@ -194,7 +203,7 @@ def _deps(
     deps = set()
     for item in imports_of(path, source):
         deps |= {f":{module_of(file)}" for file in imported_files(item, files)}
-        distribution = distribution_of(item)
+        distribution = distribution_of(item, path)
         if distribution is None:
             continue
         if distribution not in pinned:

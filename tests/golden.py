@@ -24,8 +24,8 @@ _NAMES = {
     "attention_1/output/dense": "attention/output",
     "ffn_1/intermediate/dense": "feed_forward/intermediate",
     "ffn_1/intermediate/output/dense": "feed_forward/output",
-    "LayerNorm": "attention_layer_norm",
-    "LayerNorm_1": "output_layer_norm",
+    "LayerNorm": "attention/layer_norm",
+    "LayerNorm_1": "feed_forward/layer_norm",
     "bert/pooler/dense": "encoder/pooler",
     "cls/predictions/transform/dense": "masked_lm/transform",
     "cls/predictions/transform/LayerNorm": "masked_lm/layer_norm",
@@ -40,6 +40,12 @@ def load(name: str) -> dict[str, np.ndarray]:
     """The arrays of one file."""
     with np.load(os.path.join(FOLDER, name + ".npz"), allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def load_json(name: str):
+    """The values of one JSON file."""
+    with open(os.path.join(FOLDER, name + ".json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def model_config(arrays) -> config.ModelConfig:

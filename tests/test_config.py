@@ -93,6 +93,20 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("data.lower_case=1", "data.lower_case must be true or false; received '1'"),
         ("model.hidden_size=770", "multiple of model.num_heads; received (770, 12)"),
         ("model.num_groups=13", "larger than model.num_layers; received (13, 12)"),
+        (
+            "model.num_groups=5",
+            "model.num_layers must be a multiple of model.num_groups, unless "
+            "model.uneven_groups is set; received (12, 5)",
+        ),
+        ("model.num_inner_groups=0", "must be at least 1; received 0"),
+        (
+            "model.sharing=some",
+            "must be one of all, attention, feed_forward, none; received 'some'",
+        ),
+        (
+            "model.activation=swish",
+            "must be one of gelu_tanh, gelu_exact, relu; received 'swish'",
+        ),
         ("model.embedding_size=30001", "must not be larger than model.vocab_size"),
         ("model.hidden_dropout_rate=1", "must lie in [0, 1); received 1.0"),
         ("data.max_seq_length=513", "must not be larger than model.max_positions"),
@@ -106,11 +120,23 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("train.accumulation_steps=3", "must be a multiple of train.accumulation"),
         ("train.compute_dtype=float16", "must be one of float32, bfloat16"),
         ("train.jit_compile=yes", "must be one of auto, on, off"),
+        ("train.remat=all", "must be one of none, attention, block; received 'all'"),
     ],
 )
 def test_a_wrong_override_says_the_rule_and_what_was_received(override, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         config.load("", [override])
+
+
+def test_groups_of_unequal_length_must_be_asked_for():
+    overrides = ["model.num_groups=5", "model.uneven_groups=true"]
+    assert config.load("", overrides).model.num_groups == 5
+
+
+def test_nothing_shared_has_no_groups():
+    message = 'model.num_groups must be 1 where model.sharing is "none"; received 2'
+    with pytest.raises(ValueError, match=re.escape(message)):
+        config.load("", ["model.sharing=none", "model.num_groups=2"])
 
 
 def test_unknown_keys_in_json_fail_with_the_nearest_one():

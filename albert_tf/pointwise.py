@@ -1,0 +1,93 @@
+"""What lies between the products of matrices: pure functions, float32 inside.
+
+Shapes: rows are B * S or B * P; B batch, S sequence, N heads, C classes.
+"""
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+# By the names of `config.ACTIVATIONS`. The original's GELU is the tanh form (Hendrycks
+# and Gimpel, 2016).
+ACTIVATIONS: dict[str, Callable] = {
+    "gelu_tanh": functools.partial(tf.nn.gelu, approximate=True),
+    "gelu_exact": functools.partial(tf.nn.gelu, approximate=False),
+    "relu": tf.nn.relu,
+}
+
+
+def biased_activation(inputs, bias, activation: str):
+    """`activation` of `inputs` + `bias`.
+
+    Args:
+      inputs: float [rows, units].
+      bias: float32 [units].
+      activation: one of `ACTIVATIONS`.
+
+    Returns:
+      [rows, units] of the dtype of `inputs`.
+    """
+    activated = ACTIVATIONS[activation](tf.cast(inputs, tf.float32) + bias)
+    return tf.cast(activated, inputs.dtype)
+
+
+def normalize(inputs, gamma, beta, epsilon: float):
+    """Layer normalisation of float [..., size]; gamma and beta float32 [size]."""
+    hidden = tf.cast(inputs, tf.float32)
+    mean, variance = tf.nn.moments(hidden, axes=[-1], keepdims=True)
+    normed = tf.nn.batch_normalization(hidden, mean, variance, beta, gamma, epsilon)
+    return tf.cast(normed, inputs.dtype)
+
+
+def normalize_sum(residual, inputs, bias, gamma, beta, epsilon: float):
+    """Layer normalisation of `residual` + `inputs` + `bias`, added up in float32.
+
+    Args:
+      residual: float [rows, size].
+      inputs: float [rows, size].
+      bias: float32 [size].
+      gamma: float32 [size].
+      beta: float32 [size].
+      epsilon: added to the variance.
+
+    Returns:
+      [rows, size] of the dtype of `residual`.
+    """
+    total = tf.cast(residual, tf.float32) + tf.cast(inputs, tf.float32) + bias
+    return tf.cast(normalize(total, gamma, beta, epsilon), residual.dtype)
+
+
+def softmax(scores, attention_bias, scale: float):
+    """Softmax of `scores` * `scale` + `attention_bias` over the last axis.
+
+    Args:
+      scores: float [B, N, S, S].
+      attention_bias: float32 [B, 1, 1, S].
+      scale: of the scores.
+
+    Returns:
+      [B, N, S, S] of the dtype of `scores`.
+    """
+    scores, dtype = tf.cast(scores, tf.float32) * scale, scores.dtype
+    return tf.cast(tf.nn.softmax(scores + attention_bias), dtype)
+
+
+def cross_entropy(scores, bias, labels):
+    """Cross-entropy of softmax(`scores` + `bias`).
+
+    Args:
+      scores: float [rows, C].
+      bias: float32 [C].
+      labels: int32 [rows].
+
+    Returns:
+      Losses in nats, and 1 where no score is above the label's, float32 [rows] both.
+    """
+    logits = tf.cast(scores, tf.float32) + bias
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        labels=labels, logits=logits
+    )
+    at_label = tf.gather(logits, labels, batch_dims=1)
+    is_right = at_label >= tf.reduce_max(logits, -1)
+    return losses, tf.cast(is_right, tf.float32)

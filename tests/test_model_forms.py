@@ -1,0 +1,258 @@
+"""Every form of the computation gives the same outputs, losses and gradients."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import config, islands, layers, losses, models, pointwise, train_loop
+
+_BATCH, _LENGTH, _PREDICTIONS, _VOCAB = 3, 7, 5, 53
+
+
+def _sizes(**changes) -> config.ModelConfig:
+    values = {
+        "vocab_size": _VOCAB,
+        "embedding_size": 6,
+        "hidden_size": 10,
+        "num_layers": 2,
+        "num_heads": 2,
+        "intermediate_size": 14,
+        "max_positions": 11,
+        "initializer_range": 0.3,
+    }
+    return config.ModelConfig(**{**values, **changes})
+
+
+def _features() -> dict[str, tf.Tensor]:
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, _LENGTH, (_BATCH, _PREDICTIONS))
+    features = {
+        "input_ids": rng.integers(5, _VOCAB, (_BATCH, _LENGTH)),
+        "input_mask": np.arange(_LENGTH) < np.array([[7], [4], [6]]),
+        "segment_ids": rng.integers(0, 2, (_BATCH, _LENGTH)),
+        "masked_lm_positions": places,
+        "masked_lm_ids": rng.integers(5, _VOCAB, places.shape),
+        "next_sentence_labels": rng.integers(0, 2, _BATCH),
+    }
+    tensors = {name: tf.constant(v, tf.int32) for name, v in features.items()}
+    tensors["masked_lm_weights"] = tf.constant(
+        np.arange(_PREDICTIONS) < np.array([[5], [2], [4]]), tf.float32
+    )
+    return tensors
+
+
+def _gradients(compute: layers.Compute, jit: bool = False, **changes):
+    """Gradients by name, and the sums, of one batch."""
+    model = models.build_pretraining_model(_sizes(**changes), 1, compute)
+
+    @tf.function(jit_compile=jit)
+    def run(features, seed):
+        return train_loop.compute_gradients(model, features, seed, 11.0, 3.0)
+
+    gradients, sums = run(_features(), tf.constant([3, 4]))
+    names = [variable.name for variable in model.trainable_variables]
+    return dict(zip(names, gradients, strict=True)), sums
+
+
+def _assert_close(ours, theirs, tolerance: float) -> None:
+    for found, expected in zip(ours, theirs, strict=True):
+        assert found.keys() == expected.keys()
+        for name, value in found.items():
+            difference = np.max(np.abs(value - expected[name]))
+            assert difference < tolerance, (name, difference)
+
+
+_FORMS = [
+    layers.Compute(islands=on, remat=remat)
+    for on, remat in itertools.product((False, True), config.REMATS)
+]
+
+
+@pytest.mark.parametrize("dropout_rate", [0.0, 0.4])
+@pytest.mark.parametrize("compute", _FORMS[1:], ids=str)
+def test_gradients_are_equal_in_all_forms(compute, dropout_rate):
+    rates = {
+        "hidden_dropout_rate": dropout_rate,
+        "attention_dropout_rate": dropout_rate,
+    }
+    plain = _gradients(layers.PLAIN, **rates)
+    _assert_close(_gradients(compute, **rates), plain, 1e-5)
+
+
+def test_gradients_are_equal_where_xla_compiles_the_whole():
+    compiled = _gradients(layers.PLAIN, jit=True)
+    _assert_close(compiled, _gradients(layers.PLAIN), 1e-5)
+
+
+def test_recomputation_draws_the_same_masks_where_xla_compiles_the_whole():
+    rates = {"hidden_dropout_rate": 0.4, "attention_dropout_rate": 0.4}
+    kept, recomputed = (
+        _gradients(layers.Compute(remat=remat), jit=True, **rates)
+        for remat in ("none", "block")
+    )
+    _assert_close(recomputed, kept, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "activation"),
+    [
+        ("all", "relu"),
+        ("attention", "gelu_exact"),
+        ("feed_forward", "relu"),
+        ("none", "gelu_exact"),
+    ],
+)
+def test_gradients_are_equal_for_every_sharing_and_activation(sharing, activation):
+    changes = {"sharing": sharing, "activation": activation, "num_inner_groups": 2}
+    plain = _gradients(layers.PLAIN, **changes)
+    compute = layers.Compute(islands=True, remat="block")
+    _assert_close(_gradients(compute, **changes), plain, 2e-5)
+
+
+@pytest.mark.parametrize("remat", config.REMATS)
+def test_bfloat16_forms_differ_by_rounding_alone(remat):
+    exact, exact_sums = _gradients(layers.PLAIN)
+    compute = layers.Compute("bfloat16", islands=True, remat=remat)
+    rounded, rounded_sums = _gradients(compute)
+    assert abs(rounded_sums["mlm_loss"] / exact_sums["mlm_loss"] - 1.0) < 0.02
+    total = np.concatenate([np.ravel(value) for value in exact.values()])
+    other = np.concatenate([np.ravel(value) for value in rounded.values()])
+    cosine = total @ other / np.linalg.norm(total) / np.linalg.norm(other)
+    assert 0.99 < cosine < 1.0 - 1e-9
+
+
+def test_recomputing_a_block_runs_its_products_again_in_the_backward_pass():
+    def num_products(remat):
+        compute = layers.Compute(remat=remat)
+        model = models.build_pretraining_model(_sizes(), 1, compute)
+        run = tf.function(
+            lambda features: train_loop.compute_gradients(
+                model, features, None, 11.0, 3.0
+            )
+        )
+        graph = run.get_concrete_function(_features()).graph
+        kinds = [operation.type for operation in graph.get_operations()]
+        return sum("MatMul" in kind for kind in kinds)
+
+    none, attention, block = map(num_products, config.REMATS)
+    # Two layers: query, key, value, scores, context, output; and two more.
+    assert attention - none == 2 * 6
+    assert block - none == 2 * 8
+
+
+# ---- The pieces ----
+
+
+def test_activations_are_what_their_names_say():
+    inputs, bias = tf.constant([[-1.0, 0.5, 2.0]]), tf.constant([0.0, 0.5, -1.0])
+
+    def activate(name):
+        return pointwise.biased_activation(inputs, bias, name)[0].numpy()
+
+    # x * Phi(x) at -1, 1, 1; Phi(1) = 0.8413447.
+    exact = np.array([-0.1586553, 0.8413447, 0.8413447])
+    np.testing.assert_allclose(activate("gelu_exact"), exact, atol=1e-6)
+    # 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+    tanh = np.array([-0.1588080, 0.8411920, 0.8411920])
+    np.testing.assert_allclose(activate("gelu_tanh"), tanh, atol=1e-6)
+    np.testing.assert_array_equal(activate("relu"), [0.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_softmax_as_an_island_equals_the_plain_one(dtype):
+    rng = np.random.default_rng(1)
+    scores = tf.cast(rng.normal(0, 30, (3, 2, 5, 7)), dtype)
+    bias = tf.constant([[0.0] * 7, [0.0] * 4 + [-1e4] * 3, [-1e4] * 7])[:, None, None]
+
+    def run(softmax):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            probabilities = softmax(scores, bias, 0.25)
+            loss = tf.reduce_sum(tf.cast(probabilities, tf.float32)[..., :2] ** 2)
+        return probabilities, tape.gradient(loss, scores)
+
+    tolerance = 1e-6 if dtype == tf.float32 else 1e-2
+    for ours, plain in zip(run(islands.softmax), run(pointwise.softmax), strict=True):
+        assert ours.dtype == plain.dtype == dtype
+        assert np.max(np.abs(ours - plain)) < tolerance
+    assert np.all(run(islands.softmax)[0][1, ..., 4:] == 0.0)
+
+
+@pytest.mark.parametrize("magnitude", [0.01, 1.0, 100.0])
+def test_cross_entropy_as_an_island_equals_the_plain_one(magnitude):
+    rng = np.random.default_rng(2)
+    scores = tf.constant(rng.normal(0, magnitude, (11, 1001)), tf.float32)
+    bias = tf.constant(rng.normal(0, magnitude, 1001), tf.float32)
+    best = tf.argmax(scores + bias, -1, tf.int32)
+    labels = tf.where(np.arange(11) % 2 == 0, best, (best + 17) % 1001)
+    upstream = tf.constant(rng.uniform(0, 1, 11), tf.float32)
+
+    def run(cross_entropy):
+        with tf.GradientTape() as tape:
+            tape.watch([scores, bias])
+            found, is_right = cross_entropy(scores, bias, labels)
+            loss = tf.reduce_sum(found * upstream)
+        return found, is_right, *tape.gradient(loss, [scores, bias])
+
+    ours, plain = run(islands.cross_entropy), run(pointwise.cross_entropy)
+    np.testing.assert_array_equal(ours[1], np.arange(11) % 2 == 0)
+    np.testing.assert_array_equal(plain[1], ours[1])
+    for one, other in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_the_loss_is_not_finite_where_a_score_is_not():
+    scores = tf.constant([[0.0, np.nan, 1.0], [0.0, -np.nan, 1.0], [0.0, np.inf, 1.0]])
+    found, _ = islands.cross_entropy(scores, tf.zeros([3]), tf.constant([0, 0, 0]))
+    assert not np.any(np.isfinite(found))
+
+
+def test_row_maxima_are_exact_for_floats_of_every_sign_and_size():
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 1 << 32, (200, 37), dtype=np.uint32)
+    values = bits.view(np.float32)
+    values = np.where(np.isnan(values), np.float32(-0.0), values)
+    values[0], values[1], values[2, :3] = -np.inf, -0.0, np.inf
+    np.testing.assert_array_equal(
+        islands._row_maximum(tf.constant(values)), values.max(-1, keepdims=True)
+    )
+
+
+def test_an_island_is_compiled_once_for_a_shape():
+    function = islands.compiled(pointwise.biased_activation, activation="relu")
+    assert function is islands.compiled(pointwise.biased_activation, activation="relu")
+    assert function is not islands.compiled(
+        pointwise.biased_activation, activation="gelu_exact"
+    )
+
+
+def test_masked_lm_sums_are_the_same_compiled_and_not():
+    rng = np.random.default_rng(4)
+    scores = tf.constant(rng.normal(0, 1, (3, 5, 53)), tf.float32)
+    bias = tf.constant(rng.normal(0, 1, 53), tf.float32)
+    labels = tf.constant(rng.integers(0, 53, (3, 5)), tf.int32)
+    weights = tf.constant(rng.integers(0, 2, (3, 5)), tf.float32)
+    plain = losses.masked_lm(scores, bias, labels, weights)
+    ours = losses.masked_lm(scores, bias, labels, weights, compiled=True)
+    np.testing.assert_allclose(ours, plain, rtol=1e-6)
+    assert plain.weight == tf.reduce_sum(weights)
+
+
+# ---- Weights are cast once ----
+
+
+def test_a_shared_weight_is_read_and_cast_once_for_all_layers():
+    model = models.build_pretraining_model(_sizes(), 1, layers.Compute("bfloat16"))
+    ids = tf.TensorSpec([_BATCH, _LENGTH], tf.int32)
+    run = tf.function(lambda ids: model.encoder(ids, ids, ids).sequence_output)
+    graph = run.get_concrete_function(ids).graph
+    casts = [
+        operation
+        for operation in graph.get_operations()
+        if operation.type == "Cast"
+        and operation.inputs[0].shape == [10, 14]  # the intermediate kernel's
+        and operation.outputs[0].dtype == tf.bfloat16
+    ]
+    assert len(casts) == 1
