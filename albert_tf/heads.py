@@ -27,7 +27,8 @@ class MaskedLmScores(NamedTuple):
 class MaskedLmHead(layers.Layer):
     """Scores of the vocabulary at chosen positions, with tied embeddings.
 
-    Dense to E, activation function, layer norm, then the word embeddings transposed, plus a bias.
+    Dense to E, activation function, layer norm, then the word embeddings transposed,
+    plus a bias.
     """
 
     def __init__(

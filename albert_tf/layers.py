@@ -155,10 +155,14 @@ class Layer(tf_keras.layers.Layer):
 
     def between_products(self, function: Callable, *inputs, **settings):
         """`function(*inputs, **settings)`, as an island where those are wanted."""
-        if self.compute.islands:
+        if self.uses_islands(inputs[0]):
             function = islands.compiled(function, **settings)
             return function(*inputs)
         return function(*inputs, **settings)
+
+    def uses_islands(self, tensor) -> bool:
+        """Whether to compile what reads `tensor`: XLA does so anew for each shape."""
+        return self.compute.islands and tensor.shape.is_fully_defined()
 
 
 class Dense(Layer):
@@ -379,7 +383,8 @@ class SelfAttention(BlockPart):
         )
         scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
         scale = query.shape[-1] ** -0.5
-        softmax = islands.softmax if self.compute.islands else pointwise.softmax
+        use_islands = self.uses_islands(scores)
+        softmax = islands.softmax if use_islands else pointwise.softmax
         probabilities = dropout(
             softmax(scores, attention_bias, scale),
             self.config.attention_dropout_rate,

@@ -14,7 +14,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 
     As in the original, without bias correction unless asked for. Variables whose name
-    matches one of `exclude_patterns` (regular expressions) are not decayed.
+    matches one of `exclude_patterns` (regular expressions) are not decayed. `compiled`
+    says whether XLA compiles the update of each variable, for which a CPU then needs
+    no temporary copies of it.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         epsilon: float,
         bias_correction: bool,
         exclude_patterns: Sequence[str],
+        compiled: bool = False,
     ):
         super().__init__(name=type(self).__name__.lower(), jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
@@ -35,6 +38,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.epsilon = epsilon
         self.bias_correction = bias_correction
         self.exclude_patterns = tuple(exclude_patterns)
+        self.compiled = compiled
+        self._compiled_update = tf.function(self._update, jit_compile=True)
 
     def build(self, var_list):
         """Makes the two slots of each variable and says which are excluded.
@@ -58,14 +63,29 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Changes `variable` by `gradient`, a dense tensor of the same shape."""
         index = self._index_dict[self._var_key(variable)]
         m, v = self._first_moments[index], self._second_moments[index]
-        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
-        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
-        m_hat, v_hat = self._unbiased(m, v)
+        update = self._compiled_update if self.compiled else self._update
+        new_m, new_v, change = update(
+            gradient,
+            tf.convert_to_tensor(variable),
+            tf.convert_to_tensor(m),
+            tf.convert_to_tensor(v),
+            tf.cast(self.iterations, tf.float32),
+            self.is_excluded(variable),
+        )
+        m.assign(new_m)
+        v.assign(new_v)
+        variable.assign_sub(self.learning_rate * change)
+
+    def _update(self, gradient, weights, m, v, step, is_excluded: bool):
+        """The new moments, and the direction of the step."""
+        m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
+        v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
+        m_hat, v_hat = self._unbiased(m, v, step)
         update = m_hat / (tf.sqrt(v_hat) + self.epsilon)
-        if not self.is_excluded(variable):
-            update += self.weight_decay_rate * variable
-            update *= self._trust_ratio(variable, update)
-        variable.assign_sub(self.learning_rate * update)
+        if not is_excluded:
+            update += self.weight_decay_rate * weights
+            update *= self._trust_ratio(weights, update)
+        return m, v, update
 
     def is_excluded(self, variable) -> bool:
         """Whether `variable` gets neither decay nor trust ratio."""
@@ -73,14 +93,14 @@ class AdamW(tf_keras.optimizers.Optimizer):
             re.search(pattern, variable.name) for pattern in self.exclude_patterns
         )
 
-    def _trust_ratio(self, variable, update):
-        del variable, update
+    def _trust_ratio(self, weights, update):
+        del weights, update
         return 1.0
 
-    def _unbiased(self, m, v):
+    def _unbiased(self, m, v, step):
         if not self.bias_correction:
             return m, v
-        step = tf.cast(self.iterations + 1, tf.float32)
+        step += 1.0
         return m / (1.0 - self.beta_1**step), v / (1.0 - self.beta_2**step)
 
     def _check_patterns(self, var_list):
@@ -115,20 +135,23 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "epsilon": self.epsilon,
             "bias_correction": self.bias_correction,
             "exclude_patterns": list(self.exclude_patterns),
+            "compiled": self.compiled,
         }
 
 
 class Lamb(AdamW):
     """AdamW whose step is scaled to each variable's norm (You et al., 2019)."""
 
-    def _trust_ratio(self, variable, update):
-        weight_norm = tf.norm(variable)
+    def _trust_ratio(self, weights, update):
+        weight_norm = tf.norm(weights)
         update_norm = tf.norm(update)
         ratio = tf.math.divide_no_nan(weight_norm, update_norm)
         return tf.where((weight_norm > 0) & (update_norm > 0), ratio, 1.0)
 
 
-def create(config: config_lib.OptimizerConfig, num_steps: int) -> AdamW:
+def create(
+    config: config_lib.OptimizerConfig, num_steps: int, compiled: bool = False
+) -> AdamW:
     """The optimizer of a run of `num_steps` steps, with its schedule."""
     optimizer_class = {"lamb": Lamb, "adamw": AdamW}[config.name]
     return optimizer_class(
@@ -145,4 +168,5 @@ def create(config: config_lib.OptimizerConfig, num_steps: int) -> AdamW:
         epsilon=config.epsilon,
         bias_correction=config.bias_correction,
         exclude_patterns=config.exclude_patterns,
+        compiled=compiled,
     )

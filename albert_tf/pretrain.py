@@ -76,7 +76,9 @@ def train(config: config_lib.Config, data_dir: str, model_dir: str) -> dict[str,
         model = models.build_pretraining_model(
             config.model, run.seed, models.compute_form(run)
         )
-        adam = optimizer.create(config.optimizer, run.num_steps)
+        adam = optimizer.create(
+            config.optimizer, run.num_steps, compiled=model.compute.islands
+        )
         adam.build(model.trainable_variables)
 
     # ---- Restore ----

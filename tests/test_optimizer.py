@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import config, losses, models, optimizer, train_loop
+from albert_tf import config, layers, losses, models, optimizer, train_loop
 from tests import golden
 
 
-def _adam(name: str, rate: float, patterns, bias_correction=False):
+def _adam(name: str, rate: float, patterns, bias_correction=False, compiled=False):
     optimizer_class = {"lamb": optimizer.Lamb, "adamw": optimizer.AdamW}[name]
     return optimizer_class(
         learning_rate=rate,
@@ -22,6 +22,7 @@ def _adam(name: str, rate: float, patterns, bias_correction=False):
         epsilon=1e-6,
         bias_correction=bias_correction,
         exclude_patterns=patterns,
+        compiled=compiled,
     )
 
 
@@ -32,8 +33,9 @@ def _named(arrays, prefix: str) -> dict[str, np.ndarray]:
 
 
 # The learning rate of opt_lamb is not in its `hp`; its first update gives 0.00176.
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(("name", "rate"), [("lamb", 0.00176), ("adamw", 0.001)])
-def test_ten_updates_equal_the_original(name, rate):
+def test_ten_updates_equal_the_original(name, rate, compiled):
     arrays = golden.load(f"opt_{name}")
     variables = [
         tf.Variable(value, name=key) for key, value in _named(arrays, "init/").items()
@@ -41,7 +43,7 @@ def test_ten_updates_equal_the_original(name, rate):
     gradients = _named(arrays, "grad/")
     expected = _named(arrays, "traj/")
     patterns = ("LayerNorm", "bias")  # the third of the original matches nothing here
-    adam = _adam(name, rate, patterns)
+    adam = _adam(name, rate, patterns, compiled=compiled)
     adam.build(variables)
     for step in range(10):
         adam.apply_gradients(
@@ -80,16 +82,18 @@ def test_forty_steps_with_clipping_and_schedule_equal_the_original():
 class _Run:
     """The first model of the goldens, ready to train as the original did."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, islands: bool = False):
         arrays = golden.load("model_g1")
         self.expected = golden.load(f"train_g1_{name}")
         hp = json.loads(str(self.expected["hp"]))
-        self.model = models.build_pretraining_model(golden.model_config(arrays), seed=1)
+        self.model = models.build_pretraining_model(
+            golden.model_config(arrays), 1, layers.Compute(islands=islands)
+        )
         golden.assign(self.model, golden.variables(arrays, "var/"))
         self.settings = config.OptimizerConfig(
             name=name, learning_rate=hp["lr"], warmup_steps=hp["warmup"]
         )
-        self.adam = optimizer.create(self.settings, hp["steps"])
+        self.adam = optimizer.create(self.settings, hp["steps"], compiled=islands)
         self.adam.build(self.model.trainable_variables)
         self.features = golden.features(arrays)
 
@@ -144,9 +148,10 @@ def test_thirty_training_steps_equal_the_original(name):
             assert run.largest_difference(values) < 3e-6, number
 
 
+@pytest.mark.parametrize("islands", [False, True])
 @pytest.mark.parametrize("name", ["lamb", "adamw"])
-def test_the_train_step_clips_by_the_true_global_norm(name):
-    run, plain = _Run(name), _Run(name)
+def test_the_train_step_clips_by_the_true_global_norm(name, islands):
+    run, plain = _Run(name, islands), _Run(name)
     plain_step = _plain_step(plain, norm_of_slices=False)
     loop = train_loop.make_train_loop(
         tf.distribute.get_strategy(),

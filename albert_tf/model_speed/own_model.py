@@ -1,0 +1,73 @@
+"""This project's model as a contestant of bench_model: its real train step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf import config as config_lib
+from albert_tf import distribution, models, optimizer, train_loop
+
+
+def build_step(request: dict[str, Any], batch: dict[str, list]) -> Callable[[], float]:
+    """A function that takes one step and returns the loss, or a number of the output.
+
+    Args:
+      request: as `step_server` describes it; `options` has `remat`.
+      batch: nested lists of integers, as `step_server.make_batch` gives them.
+    """
+    config = _make_config(request)
+    tensors = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
+    strategy = distribution.create_strategy()
+    with strategy.scope():
+        model = _build_model(config)
+        if request["task"] == "inference":
+            return _inference_step(model, tensors)
+        adam = optimizer.create(
+            config.optimizer, config.train.num_steps, compiled=model.compute.islands
+        )
+        adam.build(model.trainable_variables)
+    train_step = train_loop.make_train_step(model, adam, config)
+    tensors["next_sentence_labels"] = tensors.pop("pair_labels")
+    ones = tf.ones_like(tensors["masked_lm_ids"], tf.float32)
+    tensors["masked_lm_weights"] = ones
+
+    # The batch is an argument: of a constant, parts could be computed beforehand.
+    @tf.function
+    def run(features):
+        sums = strategy.run(train_step, (features,))
+        mlm_loss = sums["mlm_loss"] / sums["mlm_weight"]
+        return mlm_loss + sums["pair_loss"] / sums["pair_weight"]
+
+    return lambda: float(run(tensors))
+
+
+def _build_model(config: config_lib.Config) -> models.PretrainingModel:
+    compute = models.compute_form(config.train)
+    return models.build_pretraining_model(config.model, config.train.seed, compute)
+
+
+def _make_config(request: dict[str, Any]) -> config_lib.Config:
+    return config_lib.Config(
+        model=config_lib.ModelConfig(**request["model"]),
+        data=config_lib.DataConfig(
+            max_seq_length=request["length"],
+            max_predictions_per_seq=request["num_predictions"],
+        ),
+        train=config_lib.TrainConfig(
+            batch_size=request["batch_size"],
+            compute_dtype=request["dtype"],
+            remat=request["options"]["remat"],
+        ),
+    )
+
+
+def _inference_step(model, tensors) -> Callable[[], float]:
+    encode = models.make_encode(model)
+    inputs = [tensors[name] for name in ("input_ids", "input_mask", "segment_ids")]
+
+    def step() -> float:
+        sequence_output, pooled_output = encode(*inputs)
+        return float(sequence_output[0, 0, 0]) + float(pooled_output[0, 0])
+
+    return step
