@@ -72,12 +72,19 @@ def start(contestant: cases.Contestant, case: cases.Case) -> contest.Process:
     Raises:
       contest.Failure: its environment cannot be made, or it ended.
     """
-    return contest.Process(_find_python(contestant.environment), contestant, case)
+    python = _find_python(contestant.environment)
+    if isinstance(python, contest.Failure):
+        raise python
+    return contest.Process(python, contestant, case)
 
 
 @functools.cache
-def _find_python(environment: str) -> str:
-    return contest.find_python(environment)
+def _find_python(environment: str) -> str | contest.Failure:
+    """The interpreter, or why there is none: nobody waits for that twice."""
+    try:
+        return contest.find_python(environment)
+    except contest.Failure as failure:
+        return failure
 
 
 def bench_speed(

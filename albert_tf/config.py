@@ -311,8 +311,9 @@ class TrainConfig:
     `batch_size` counts sequences over all devices, of which `accumulation_steps`
     equal parts go through the model one after another. `steps_per_loop` steps run on
     the device before the host reads the metrics. `eval_batches` bounds an
-    evaluation; 0 means all held-out records. `jit_compile` says whether XLA compiles
-    forward and backward pass; "auto" leaves it to `distribution.compiles_with_xla`.
+    evaluation; 0 means all held-out records. `jit_compile` says what XLA compiles:
+    "on" forward and backward pass as a whole, "off" nothing; "auto" is "on" with an
+    accelerator, and on a CPU compiles what lies between matrix products.
     `remat` trades time for memory: the backward pass computes again what lies within
     "attention", or within each "block", instead of keeping it.
     """

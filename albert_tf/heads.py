@@ -55,7 +55,7 @@ class MaskedLmHead(layers.Layer):
         )
         super().build(input_shape)
 
-    def call(self, sequence_output, positions, word_embeddings) -> "MaskedLmScores":
+    def call(self, sequence_output, positions, word_embeddings) -> MaskedLmScores:
         """Scores every piece of the vocabulary.
 
         Args:

@@ -8,6 +8,7 @@ backward one computes the island again instead of keeping what is inside it.
 import functools
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import pointwise
@@ -92,7 +93,8 @@ def cross_entropy(scores, bias, labels):
       labels: int32 [rows].
 
     Returns:
-      Losses in nats and whether no score is above the label's, float32 [rows] both.
+      Losses in nats, NaN where the label is none of the V, and 1 where the label has
+      the first of the highest scores; float32 [rows] both.
     """
     losses, is_right, *totals = _cross_entropy(scores, bias, labels)
 
@@ -106,14 +108,16 @@ def cross_entropy(scores, bias, labels):
 @tf.function(jit_compile=True)
 def _cross_entropy(scores, bias, labels):
     logits = tf.cast(scores, tf.float32) + bias
-    top = _row_maximum(logits)
+    top, best = _row_best(logits)
     total = tf.reduce_sum(tf.exp(logits - top), -1, keepdims=True)  # [rows, 1]
     log_total = tf.math.log(total)
     at_label = tf.cast(tf.gather(scores, labels, batch_dims=1), tf.float32)
     at_label += tf.gather(bias, labels)
-    is_right = tf.cast(at_label >= top[:, 0], tf.float32)
     # The maximum first: the sum of logarithm and maximum would be rounded.
-    return log_total[:, 0] + (top[:, 0] - at_label), is_right, top, log_total
+    losses = log_total[:, 0] + (top[:, 0] - at_label)
+    is_known = (labels >= 0) & (labels < scores.shape[-1])
+    losses = tf.where(is_known, losses, np.nan)
+    return losses, tf.cast(best == labels, tf.float32), top, log_total
 
 
 @tf.function(jit_compile=True)
@@ -132,13 +136,36 @@ def _row_maximum(values):
     XLA takes the maximum of floats one by one, because of NaN. Those of integers in the
     same order it takes many at a time; a NaN with a sign bit counts as the smallest.
     """
-    bits = _ordered_bits(tf.bitcast(values, tf.int32))
-    largest = _ordered_bits(tf.reduce_max(bits, -1, keepdims=True))
-    return tf.bitcast(largest, tf.float32)
+    largest = tf.reduce_max(_ordered(values), -1, keepdims=True)
+    return _as_float(largest)
 
 
-def _ordered_bits(bits):
-    """The bits of a float32 as an integer of the same order, and back again."""
-    magnitude = tf.constant(0x7FFFFFFF)
+def _row_best(values):
+    """The largest of float32 [rows, columns] in each row, and its first place.
+
+    Returns:
+      float32 [rows, 1] and int32 [rows].
+    """
+    num_columns = values.shape[-1]
+    # The place in the lower half, from the end, so that of equals the first is largest.
+    from_end = tf.range(num_columns - 1, -1, -1, tf.int64)
+    keys = tf.cast(_ordered(values), tf.int64) * (1 << 32) + from_end
+    best = tf.reduce_max(keys, -1)  # [rows]
+    place = num_columns - 1 - tf.bitwise.bitwise_and(best, (1 << 32) - 1)
+    largest = tf.cast(tf.bitwise.right_shift(best, 32), tf.int32)
+    return _as_float(largest)[:, None], tf.cast(place, tf.int32)
+
+
+def _ordered(values):
+    """float32 as int32 of the same order."""
+    return _flip_negatives(tf.bitcast(values, tf.int32))
+
+
+def _as_float(ordered):
+    """What `_ordered` gave, as it was."""
+    return tf.bitcast(_flip_negatives(ordered), tf.float32)
+
+
+def _flip_negatives(bits):
     sign = tf.bitwise.right_shift(bits, 31)  # all ones where negative
-    return tf.bitwise.bitwise_xor(bits, tf.bitwise.bitwise_and(sign, magnitude))
+    return tf.bitwise.bitwise_xor(bits, tf.bitwise.bitwise_and(sign, 0x7FFFFFFF))

@@ -56,8 +56,12 @@ class CastOnce:
         key = id(variable)
         if key not in self._tensors:
             dtype = self._dtype if len(variable.shape) > 1 else tf.float32
-            self._tensors[key] = tf.cast(variable, dtype)
+            self._tensors[key] = tf.cast(tf.convert_to_tensor(variable), dtype)
         return self._tensors[key]
+
+    def copy(self) -> "CastOnce":
+        """One that knows what this one knows, and learns by itself."""
+        return CastOnce(self._dtype, dict(self._tensors))
 
     def knowing(self, variables, tensors: Iterable[tf.Tensor]) -> "CastOnce":
         """One that gives `tensors` for `variables`."""
@@ -69,7 +73,7 @@ class CastOnce:
 
 
 def apply(layer: "Layer", recompute: bool, cast: CastOnce, hidden, **arguments):
-    """`layer(hidden, cast=cast, **arguments)`.
+    """`layer(hidden, cast=cast, **arguments)`, for `hidden` float [B, S, H].
 
     With `recompute` nothing but `hidden` and the weights is kept for the backward
     pass, which computes the layer again (Chen et al., "Training deep nets with

@@ -54,7 +54,7 @@ def sentence_pair(logits, labels, weights) -> Sums:
 
 
 def weighted_sums(losses, correct, weights) -> Sums:
-    """Adds up float32 [rows] each."""
+    """Adds up losses, right answers (1 or 0) and weights, float32 [rows] each."""
     return Sums(
         loss=tf.reduce_sum(losses * weights),
         correct=tf.reduce_sum(correct * weights),

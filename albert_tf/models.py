@@ -89,7 +89,9 @@ def build_pretraining_model(
 
 
 def make_encode(model: PretrainingModel) -> Callable:
-    """The encoder for many calls: its weights as they are now, cast for all of them.
+    """The encoder for many calls, the weights of its blocks cast once for all of them.
+
+    Where those change afterwards, it must be made anew.
 
     Returns:
       A function (input_ids, input_mask, segment_ids), int32 [B, S] each, that gives
@@ -97,12 +99,14 @@ def make_encode(model: PretrainingModel) -> Callable:
       traced, and with islands compiled, once for each shape.
     """
     cast = layers.CastOnce(tf.as_dtype(model.compute.dtype))
-    for variable in model.encoder.variables:
-        cast(variable)  # outside of the graph, which then holds the result
+    for block in model.encoder.blocks:
+        for variable in block.variables:
+            cast(variable)  # eagerly, so that the graph has it as an input
 
     @tf.function
     def encode(input_ids, input_mask, segment_ids):
-        outputs = model.encoder(input_ids, input_mask, segment_ids, cast=cast)
+        known = cast.copy()  # what the graph itself casts must not outlive it
+        outputs = model.encoder(input_ids, input_mask, segment_ids, cast=known)
         return outputs.sequence_output, outputs.pooled_output
 
     return encode

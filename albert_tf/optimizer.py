@@ -16,7 +16,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     As in the original, without bias correction unless asked for. Variables whose name
     matches one of `exclude_patterns` (regular expressions) are not decayed. `compiled`
     says whether XLA compiles the update of each variable, for which a CPU then needs
-    no temporary copies of it.
+    fewer temporary copies of it.
     """
 
     def __init__(

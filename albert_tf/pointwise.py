@@ -82,12 +82,12 @@ def cross_entropy(scores, bias, labels):
       labels: int32 [rows].
 
     Returns:
-      Losses in nats, and 1 where no score is above the label's, float32 [rows] both.
+      Losses in nats, and 1 where the label has the first of the highest scores;
+      float32 [rows] both.
     """
     logits = tf.cast(scores, tf.float32) + bias
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
         labels=labels, logits=logits
     )
-    at_label = tf.gather(logits, labels, batch_dims=1)
-    is_right = at_label >= tf.reduce_max(logits, -1)
-    return losses, tf.cast(is_right, tf.float32)
+    best = tf.argmax(logits, -1, labels.dtype)
+    return losses, tf.cast(best == labels, tf.float32)

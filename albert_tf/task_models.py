@@ -93,7 +93,7 @@ def build_task_model(
     config: config_lib.ModelConfig,
     kind: str,
     seed: int,
-    compute: layers.Compute | None = None,
+    compute: layers.Compute = layers.PLAIN,
     **head_settings,
 ) -> TaskModel:
     """The model of a task with all its variables made, drawn from `seed`.
@@ -110,7 +110,7 @@ def build_task_model(
     Raises:
       ValueError: `kind` is unknown, or a setting lies outside its range.
     """
-    model = TaskModel(config, kind, seed, compute or layers.Compute(), head_settings)
+    model = TaskModel(config, kind, seed, compute, head_settings)
     ids = tf.zeros([1] * (model.head.input_rank - 1) + [2], tf.int32)
     model(
         {

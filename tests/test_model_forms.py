@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import config, islands, layers, losses, models, pointwise, train_loop
+from albert_tf import (
+    config,
+    distribution,
+    islands,
+    layers,
+    losses,
+    models,
+    pointwise,
+    train_loop,
+)
 
 _BATCH, _LENGTH, _PREDICTIONS, _VOCAB = 3, 7, 5, 53
 
@@ -203,10 +212,26 @@ def test_cross_entropy_as_an_island_equals_the_plain_one(magnitude):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "cross_entropy", [islands.cross_entropy, pointwise.cross_entropy]
+)
+def test_of_equal_scores_the_first_is_the_answer(cross_entropy):
+    scores = tf.constant([[1.0, 3.0, 3.0, 3.0]] * 4, tf.bfloat16)
+    _, is_right = cross_entropy(scores, tf.zeros([4]), tf.constant([0, 1, 2, 3]))
+    np.testing.assert_array_equal(is_right, [0.0, 1.0, 0.0, 0.0])
+
+
 def test_the_loss_is_not_finite_where_a_score_is_not():
     scores = tf.constant([[0.0, np.nan, 1.0], [0.0, -np.nan, 1.0], [0.0, np.inf, 1.0]])
     found, _ = islands.cross_entropy(scores, tf.zeros([3]), tf.constant([0, 0, 0]))
     assert not np.any(np.isfinite(found))
+
+
+def test_a_label_outside_of_the_vocabulary_gives_no_number():
+    labels = tf.constant([2, 3, -1])
+    found, is_right = islands.cross_entropy(tf.zeros([3, 3]), tf.zeros([3]), labels)
+    np.testing.assert_array_equal(np.isfinite(found), [True, False, False])
+    np.testing.assert_array_equal(is_right[1:], [0.0, 0.0])
 
 
 def test_row_maxima_are_exact_for_floats_of_every_sign_and_size():
@@ -215,17 +240,77 @@ def test_row_maxima_are_exact_for_floats_of_every_sign_and_size():
     values = bits.view(np.float32)
     values = np.where(np.isnan(values), np.float32(-0.0), values)
     values[0], values[1], values[2, :3] = -np.inf, -0.0, np.inf
-    np.testing.assert_array_equal(
-        islands._row_maximum(tf.constant(values)), values.max(-1, keepdims=True)
-    )
+    largest = values.max(-1, keepdims=True)
+    np.testing.assert_array_equal(islands._row_maximum(tf.constant(values)), largest)
+    found, place = islands._row_best(tf.constant(values))
+    np.testing.assert_array_equal(found, largest)
+    np.testing.assert_array_equal(place[3:], values[3:].argmax(-1))
 
 
-def test_an_island_is_compiled_once_for_a_shape():
-    function = islands.compiled(pointwise.biased_activation, activation="relu")
-    assert function is islands.compiled(pointwise.biased_activation, activation="relu")
-    assert function is not islands.compiled(
-        pointwise.biased_activation, activation="gelu_exact"
+def test_an_island_is_traced_once_for_a_shape_whoever_asks_for_it():
+    num_traces = 0
+
+    def doubled(values):
+        nonlocal num_traces
+        num_traces += 1
+        return 2.0 * values
+
+    for length in (3, 3, 4, 3):
+        found = islands.compiled(doubled)(tf.ones([length]))
+        np.testing.assert_array_equal(found, [2.0] * length)
+    assert num_traces == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_islands_stand_aside_where_shapes_are_not_static(dtype):
+    model = models.build_pretraining_model(_sizes(), 1, layers.Compute(dtype, True))
+    plain = models.build_pretraining_model(_sizes(), 1, layers.Compute(dtype))
+    ids = tf.TensorSpec([None, None], tf.int32)
+
+    def run(model, *inputs):
+        call = tf.function(
+            lambda *ids: model.encoder(*ids).sequence_output, input_signature=[ids] * 3
+        )
+        return call(*inputs)
+
+    names = ("input_ids", "input_mask", "segment_ids")
+    inputs = [_features()[name] for name in names]
+    np.testing.assert_array_equal(run(model, *inputs), run(plain, *inputs))
+
+
+@pytest.mark.parametrize(
+    ("devices", "jit_compile", "whole", "islands_used"),
+    [
+        ((), "auto", False, True),
+        ((), "on", True, False),
+        ((), "off", False, False),
+        (("GPU",), "auto", True, False),
+        (("GPU",), "off", False, False),
+        # On a TPU everything goes through XLA anyway.
+        (("TPU",), "auto", False, False),
+    ],
+)
+def test_the_form_follows_from_the_devices(
+    devices, jit_compile, whole, islands_used, monkeypatch
+):
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind: [kind] * (kind in devices)
     )
+    assert distribution.compiles_with_xla(jit_compile) == whole
+    assert distribution.uses_islands(jit_compile) == islands_used
+    run = config.TrainConfig(jit_compile=jit_compile, remat="block")
+    assert models.compute_form(run) == layers.Compute("float32", islands_used, "block")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_encoder_for_many_calls_gives_what_the_model_gives(dtype):
+    model = models.build_pretraining_model(_sizes(), 1, layers.Compute(dtype, True))
+    names = ("input_ids", "input_mask", "segment_ids")
+    inputs = [_features()[name] for name in names]
+    expected = tf.function(model.encoder.call)(*inputs)
+    found = models.make_encode(model)(*inputs)
+    np.testing.assert_array_equal(found[0], expected.sequence_output)
+    np.testing.assert_array_equal(found[1], expected.pooled_output)
 
 
 def test_masked_lm_sums_are_the_same_compiled_and_not():
@@ -243,16 +328,17 @@ def test_masked_lm_sums_are_the_same_compiled_and_not():
 # ---- Weights are cast once ----
 
 
-def test_a_shared_weight_is_read_and_cast_once_for_all_layers():
-    model = models.build_pretraining_model(_sizes(), 1, layers.Compute("bfloat16"))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_shared_weight_is_read_and_cast_once_for_all_layers(dtype):
+    model = models.build_pretraining_model(_sizes(), 1, layers.Compute(dtype))
     ids = tf.TensorSpec([_BATCH, _LENGTH], tf.int32)
     run = tf.function(lambda ids: model.encoder(ids, ids, ids).sequence_output)
-    graph = run.get_concrete_function(ids).graph
-    casts = [
-        operation
-        for operation in graph.get_operations()
-        if operation.type == "Cast"
-        and operation.inputs[0].shape == [10, 14]  # the intermediate kernel's
-        and operation.outputs[0].dtype == tf.bfloat16
+    operations = run.get_concrete_function(ids).graph.get_operations()
+    intermediate = [10, 14]  # the shape of this kernel alone
+    kinds = [
+        operation.type
+        for operation in operations
+        if operation.outputs and operation.outputs[0].shape == intermediate
     ]
-    assert len(casts) == 1
+    assert kinds.count("ReadVariableOp") == 1
+    assert kinds.count("Cast") == (dtype == "bfloat16")

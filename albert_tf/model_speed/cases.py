@@ -61,6 +61,9 @@ CASES = (
     Case("training-base-16x128", TRAINING, _BASE, 16, 128),
     Case("training-base-4x512", TRAINING, _BASE, 4, 512),
     Case("training-small-32x128", TRAINING, _SMALL, 32, 128),
+    Case("inference-base-16x128", INFERENCE, _BASE, 16, 128),
+    Case("inference-base-4x512", INFERENCE, _BASE, 4, 512),
+    Case("inference-small-32x128", INFERENCE, _SMALL, 32, 128),
     Case("inference-base-32x128", INFERENCE, _BASE, 32, 128),
     # One call is so short that the first ones of a turn find cold caches.
     Case("inference-base-1x128", INFERENCE, _BASE, 1, 128, num_calls=10),
