@@ -79,6 +79,7 @@ def apply(layer: "Layer", recompute: bool, cast: CastOnce, hidden, **arguments):
     pass, which computes the layer again (Chen et al., "Training deep nets with
     sublinear memory cost", 2016).
     """
+    # A layer that is not built yet has no weights to hand over.
     if not (recompute and layer.built):
         return layer(hidden, cast=cast, **arguments)
     variables = layer.trainable_variables

@@ -21,7 +21,17 @@ _BACKWARD_PER_FORWARD = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameters:
+class Parts:
+    """Integers by part, of which the parts are fields."""
+
+    @property
+    def total(self) -> int:
+        """All parts."""
+        return sum(dataclasses.astuple(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters(Parts):
     """Numbers of parameters by part of the pre-training model.
 
     The word embeddings are counted once, though the masked LM head scores with them
@@ -38,11 +48,6 @@ class Parameters:
     pooler: int
     masked_lm: int
     sentence_pair: int
-
-    @property
-    def total(self) -> int:
-        """All of them: encoder and heads."""
-        return sum(dataclasses.astuple(self))
 
     @property
     def encoder(self) -> int:
@@ -70,7 +75,7 @@ class BatchShape:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flops:
+class Flops(Parts):
     """Floating-point operations of the forward pass's matrix products, by part.
 
     A multiply-add counts as two. Matrix products only: what is done element by
@@ -86,28 +91,18 @@ class Flops:
     masked_lm: int
     sentence_pair: int
 
-    @property
-    def total(self) -> int:
-        """All parts."""
-        return sum(dataclasses.astuple(self))
-
 
 @dataclasses.dataclass(frozen=True)
-class StepFlops:
+class StepFlops(Parts):
     """Floating-point operations of one training step, without the optimizer's."""
 
     forward: int
     backward: int
     recomputed: int
 
-    @property
-    def total(self) -> int:
-        """All of the step."""
-        return sum(dataclasses.astuple(self))
-
 
 @dataclasses.dataclass(frozen=True)
-class BlockActivations:
+class BlockActivations(Parts):
     """Bytes that the backward pass of one block application reads.
 
     The block's output is not among them: it is the next one's input.
@@ -124,11 +119,6 @@ class BlockActivations:
     feed_forward_output: int
 
     @property
-    def total(self) -> int:
-        """All of them."""
-        return sum(dataclasses.astuple(self))
-
-    @property
     def within_attention(self) -> int:
         """What the attention part computes again from the block's input."""
         return (
@@ -140,7 +130,7 @@ class BlockActivations:
 
 
 @dataclasses.dataclass(frozen=True)
-class ActivationMemory:
+class ActivationMemory(Parts):
     """Bytes held for the backward pass where it begins with the last block.
 
     `kept` is over all block applications; `recomputed` is what is computed again for
@@ -150,11 +140,6 @@ class ActivationMemory:
     kept: int
     recomputed: int
     logits: int
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return sum(dataclasses.astuple(self))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -129,44 +129,46 @@ class _DenseHead(TaskHead):
         return self.output_projection(dropped)
 
 
-class ClassifierHead(_DenseHead):
+class _ClassHead(_DenseHead):
+    """Classes of the output of the encoder that `source` names."""
+
+    default_name, source = "", ""
+
+    def __init__(
+        self,
+        num_classes: int,
+        dropout_rate: float,
+        initializer: layers.TruncatedNormal,
+    ):
+        super().__init__(
+            _num_classes(num_classes), dropout_rate, initializer, self.default_name
+        )
+
+    def call(self, encoded, features, dropout_seed=None) -> ClassOutputs:
+        """Scores the classes from the output `source`."""
+        return _class_outputs(
+            self._project(getattr(encoded, self.source), dropout_seed)
+        )
+
+
+class ClassifierHead(_ClassHead):
     """Classes of a text or of a pair of texts (ALBERT paper, section 4.1: GLUE).
 
-    Raises ValueError where `num_classes` is below 2 or `dropout_rate` outside [0, 1).
+    From `pooled_output`, logits [B, C]. Raises ValueError where `num_classes` is below
+    2 or `dropout_rate` outside [0, 1).
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        dropout_rate: float,
-        initializer: layers.TruncatedNormal,
-        name: str = "classifier",
-    ):
-        super().__init__(_num_classes(num_classes), dropout_rate, initializer, name)
-
-    def call(self, encoded, features, dropout_seed=None) -> ClassOutputs:
-        """Scores the classes from `pooled_output`: [B, C]."""
-        return _class_outputs(self._project(encoded.pooled_output, dropout_seed))
+    default_name, source = "classifier", "pooled_output"
 
 
-class TokenClassifierHead(_DenseHead):
+class TokenClassifierHead(_ClassHead):
     """Classes of every token (Devlin et al., 2019, section 5.3).
 
-    Raises ValueError where `num_classes` is below 2 or `dropout_rate` outside [0, 1).
+    From `sequence_output`, logits [B, S, C]. Raises ValueError where `num_classes` is
+    below 2 or `dropout_rate` outside [0, 1).
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        dropout_rate: float,
-        initializer: layers.TruncatedNormal,
-        name: str = "token_classifier",
-    ):
-        super().__init__(_num_classes(num_classes), dropout_rate, initializer, name)
-
-    def call(self, encoded, features, dropout_seed=None) -> ClassOutputs:
-        """Scores the classes from `sequence_output`: [B, S, C]."""
-        return _class_outputs(self._project(encoded.sequence_output, dropout_seed))
+    default_name, source = "token_classifier", "sequence_output"
 
 
 class RegressionHead(_DenseHead):

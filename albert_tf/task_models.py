@@ -102,8 +102,7 @@ def build_task_model(
       config: sizes of the encoder.
       kind: a key of `HEADS`.
       seed: what the weights are drawn from.
-      compute: how the encoder computes, or None for the default of
-        `layers.Compute`; heads are plain float32.
+      compute: how the encoder computes; heads are plain float32.
       **head_settings: arguments of that head but `initializer` and `name`: such as
         `num_classes=3, dropout_rate=0.1` for "classification".
 
