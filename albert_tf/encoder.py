@@ -112,6 +112,33 @@ class Encoder(layers.Layer):
         return tuple(self._block_at_depth)
 
 
+def parts_at_depth(config: config_lib.ModelConfig) -> list[tuple[int, int]]:
+    """Which attention and which feed-forward each block that is applied consists of.
+
+    Args:
+      config: its sharing, groups and inner groups.
+
+    Returns:
+      For each application, in order, the numbers of the two parts. Equal pairs are one
+      block.
+    """
+    pairs = []
+    for layer in range(config.num_layers):
+        # Differs from the original: its division of floats rounds, so that layer 1 of
+        # 49 in 49 groups gets the block of layer 0.
+        group = layer * config.num_groups // config.num_layers
+        for inner in range(config.num_inner_groups):
+            shared = group * config.num_inner_groups + inner
+            own = layer * config.num_inner_groups + inner
+            pairs.append(
+                (
+                    shared if config.sharing in ("all", "attention") else own,
+                    shared if config.sharing in ("all", "feed_forward") else own,
+                )
+            )
+    return pairs
+
+
 def _make_blocks(
     config: config_lib.ModelConfig,
     initializer: layers.TruncatedNormal,
@@ -120,32 +147,23 @@ def _make_blocks(
     """The blocks, each once, and for each depth the index of the one applied there."""
     attentions: dict[int, layers.SelfAttention] = {}
     feed_forwards: dict[int, layers.FeedForward] = {}
-    blocks: dict[tuple[int, int], layers.TransformerEncoderBlock] = {}
-    used = []
-    for layer in range(config.num_layers):
-        # Differs from the original: its division of floats rounds, so that layer 1 of
-        # 49 in 49 groups gets the block of layer 0.
-        group = layer * config.num_groups // config.num_layers
-        for inner in range(config.num_inner_groups):
-            shared = group * config.num_inner_groups + inner
-            own = layer * config.num_inner_groups + inner
-            key = (
-                shared if config.sharing in ("all", "attention") else own,
-                shared if config.sharing in ("all", "feed_forward") else own,
+    pairs = parts_at_depth(config)
+    distinct = list(dict.fromkeys(pairs))
+    blocks = []
+    for index, (attention, feed_forward) in enumerate(distinct):
+        name = f"block_{index}"
+        child = initializer.child(name)
+        if attention not in attentions:
+            attentions[attention] = layers.SelfAttention(
+                config, child.child("attention"), compute=compute
             )
-            if key not in blocks:
-                name = f"block_{len(blocks)}"
-                child = initializer.child(name)
-                if key[0] not in attentions:
-                    attentions[key[0]] = layers.SelfAttention(
-                        config, child.child("attention"), compute=compute
-                    )
-                if key[1] not in feed_forwards:
-                    feed_forwards[key[1]] = layers.FeedForward(
-                        config, child.child("feed_forward"), compute=compute
-                    )
-                blocks[key] = layers.TransformerEncoderBlock(
-                    attentions[key[0]], feed_forwards[key[1]], name, compute
-                )
-            used.append(list(blocks).index(key))
-    return list(blocks.values()), used
+        if feed_forward not in feed_forwards:
+            feed_forwards[feed_forward] = layers.FeedForward(
+                config, child.child("feed_forward"), compute=compute
+            )
+        blocks.append(
+            layers.TransformerEncoderBlock(
+                attentions[attention], feed_forwards[feed_forward], name, compute
+            )
+        )
+    return blocks, [distinct.index(pair) for pair in pairs]

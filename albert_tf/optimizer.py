@@ -2,12 +2,24 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf import config as config_lib
 from albert_tf import schedule
+
+
+class Slots(NamedTuple):
+    """What the optimizer carries along for a variable, of its shape.
+
+    first: the running mean of its gradients.
+    second: that of their squares.
+    """
+
+    first: tf.Variable
+    second: tf.Variable
 
 
 class AdamW(tf_keras.optimizers.Optimizer):
@@ -74,10 +86,15 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._rate_scale_at = lambda index: scales[index]
         self._built = True
 
+    def slots_of(self, variable) -> Slots:
+        """The slots of a variable that `build` was called with."""
+        index = self._index_dict[self._var_key(variable)]
+        return Slots(self._first_moments[index], self._second_moments[index])
+
     def update_step(self, gradient, variable):
         """Changes `variable` by `gradient`, a dense tensor of the same shape."""
         index = self._index_dict[self._var_key(variable)]
-        m, v = self._first_moments[index], self._second_moments[index]
+        m, v = self.slots_of(variable)
         update = self._compiled_update if self.compiled else self._update
         new_m, new_v, change = update(
             gradient,
@@ -126,8 +143,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         step = tf.cast(self.iterations, tf.float32) - 1.0
         ratios = {}
         for variable in var_list:
-            index = self._index_dict[self._var_key(variable)]
-            slots = self._first_moments[index], self._second_moments[index]
+            slots = self.slots_of(variable)
             weights, m, v = map(tf.convert_to_tensor, (variable, *slots))
             if self.is_adapted(variable):
                 update = self._direction(weights, m, v, step, is_excluded=False)

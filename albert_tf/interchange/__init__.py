@@ -1,0 +1,1 @@
+"""Models of other libraries: read into ours, and written from ours."""

@@ -1,0 +1,132 @@
+"""Checkpoints of brightmart's albert_zh, whose variables lie below `layer_shared`.
+
+There the pieces' embeddings are projected to H before positions and segments are added
+(`word_embeddings` [V, E] times `word_embeddings_2` [E, H]), and the masked LM projects
+back through the same matrix. The product of the two is a table [V, H]: with it the
+model is one of ours with E = H and all layers shared, and gives the same outputs.
+
+Source of the names: the repository brightmart/albert_zh, modeling.py and
+run_pretraining.py.
+"""
+
+import os
+
+import numpy as np
+
+from albert_tf import config as config_lib
+from albert_tf.interchange import folders, names, portable, tables, tf1
+
+_CONFIGS = ("albert_config*.json", "bert_config*.json", "*config*.json")
+_WORDS = "bert/embeddings/word_embeddings"
+_PROJECTION = "bert/embeddings/word_embeddings_2"
+_LAYER = "bert/encoder/layer_shared"
+_BLOCK = "encoder/blocks/0"
+
+
+def read(
+    path: str, options: portable.ReadOptions, report: tables.Report
+) -> portable.Portable:
+    """Reads a checkpoint.
+
+    Args:
+      path: its folder, or its prefix.
+      options: what it leaves open. Its vocabulary, vocab.txt, is none of SentencePiece.
+      report: is told what was found.
+
+    Raises:
+      ValueError: it is damaged, or of another architecture.
+    """
+    prefix, folder = tf1.locate(path)
+    theirs = tf1.read_variables(prefix)
+    if _PROJECTION not in theirs:
+        raise ValueError(
+            f"{prefix} must hold {_PROJECTION}, as albert_zh has it; without it, it is "
+            "of another architecture. For the original's names give --from=tf1:FOLDER"
+        )
+    config_path = folders.find(folder, *_CONFIGS)
+    if config_path is None:
+        raise ValueError(f"{folder} must hold the model's configuration, a .json file")
+    config = _read_config(config_path)
+    parts = tf1.pretrained_parts(theirs)
+    table, projection = theirs[_WORDS], theirs.pop(_PROJECTION)
+    if table.ndim != 2 or projection.shape != (table.shape[1], config.hidden_size):
+        raise ValueError(
+            f"{prefix}: {_PROJECTION} must have the shape [E, H]; received "
+            f"{list(projection.shape)} beside {_WORDS} {list(table.shape)} and H "
+            f"{config.hidden_size}"
+        )
+    product = table.astype(np.float64) @ projection.astype(np.float64)
+    theirs[_WORDS] = product.astype(np.float32)
+    report.say(
+        f"  {_WORDS} times {_PROJECTION} is one table {list(product.shape)}: E = H here"
+    )
+    slots = tuple(n for n in theirs if n.endswith(("/adam_m", "/adam_v", "/lamb_m")))
+    ignored = [
+        tables.Ignored(("global_step",), "kept as the step"),
+        tables.Ignored(slots, "left out, the slots of the optimizer: a product of tables has none"),
+    ]
+    shapes = names.shapes_of(config, parts)
+    weights = tables.to_ours(
+        _entries(parts), theirs, shapes, prefix, ignored, report
+    )
+    report.say(
+        "  layer norm is taken to follow each sub-layer; nothing in a checkpoint tells "
+        "the variant that puts it before (modeling_preln.py), which is not read"
+    )
+    vocab = None
+    if options.vocab_path:
+        vocab = folders.read_vocab(options.vocab_path, config.vocab_size)
+    return portable.Portable(
+        config=config,
+        weights=weights,
+        vocab=vocab,
+        step=int(theirs["global_step"]) if "global_step" in theirs else 0,
+    )
+
+
+def _read_config(path: str) -> config_lib.ModelConfig:
+    settings = folders.Settings(folders.read_json(path), path)
+    settings.choice("ln_type", {"postln": "postln"}, "postln")
+    hidden_size = settings.integer("hidden_size")
+    return config_lib.ModelConfig(
+        vocab_size=settings.integer("vocab_size"),
+        embedding_size=hidden_size,
+        hidden_size=hidden_size,
+        num_layers=settings.integer("num_hidden_layers"),
+        num_heads=settings.integer("num_attention_heads"),
+        intermediate_size=settings.integer("intermediate_size"),
+        activation=settings.choice(
+            "hidden_act", {"gelu": "gelu_tanh", "relu": "relu"}, "gelu"
+        ),
+        max_positions=settings.integer("max_position_embeddings", 512),
+        type_vocab_size=settings.integer("type_vocab_size", 2),
+        hidden_dropout_rate=settings.number("hidden_dropout_prob", 0.0),
+        attention_dropout_rate=settings.number("attention_probs_dropout_prob", 0.0),
+        initializer_range=settings.number("initializer_range", 0.02),
+    )
+
+
+def _entries(parts: tuple[str, ...]) -> list[tables.Entry]:
+    here, there = "encoder/embeddings", "bert/embeddings"
+    tables_of_rows = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+    entries = [
+        *tf1.same(here, there, *tables_of_rows),
+        *tf1.same(f"{here}/layer_norm", f"{there}/LayerNorm", "gamma", "beta"),
+    ]
+    for ours, theirs in (
+        ("attention/query", "attention/self/query"),
+        ("attention/key", "attention/self/key"),
+        ("attention/value", "attention/self/value"),
+        ("attention/output_projection", "attention/output/dense"),
+        ("feed_forward/intermediate", "intermediate/dense"),
+        ("feed_forward/output_projection", "output/dense"),
+    ):
+        entries += tf1.same(
+            f"{_BLOCK}/{ours}", f"{_LAYER}/{theirs}", "kernel", "bias"
+        )
+    for ours, theirs in (
+        ("attention/layer_norm", "attention/output/LayerNorm"),
+        ("feed_forward/layer_norm", "output/LayerNorm"),
+    ):
+        entries += tf1.same(f"{_BLOCK}/{ours}", f"{_LAYER}/{theirs}", "gamma", "beta")
+    return entries + tf1.pretraining_entries(parts)

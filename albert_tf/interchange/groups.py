@@ -1,0 +1,142 @@
+"""Groups of layers, which are all that other libraries know of sharing.
+
+They number the blocks by group and by place within the group. Each decides in its own
+way which group a layer belongs to.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from albert_tf import config as config_lib
+from albert_tf import encoder
+
+# Takes the layer, the number of layers and the number of groups; gives the group.
+GroupOfLayer = Callable[[int, int, int], int]
+
+
+class Groups(NamedTuple):
+    """Our blocks as theirs.
+
+    num_groups: how many groups they have there.
+    block_of: number of our block, by (group, place within it).
+    copied: what was shared here and is copied there; empty where nothing is.
+    """
+
+    num_groups: int
+    block_of: dict[tuple[int, int], int]
+    copied: str = ""
+
+
+def of_config(
+    config: config_lib.ModelConfig, group_of_layer: GroupOfLayer, library: str
+) -> Groups:
+    """The groups that do what our sharing does.
+
+    Where they cannot share as we do, every layer gets a group, with copies of what was
+    shared: the same outputs from more weights.
+
+    Args:
+      config: of our model.
+      group_of_layer: the other library's.
+      library: its name, for errors.
+
+    Raises:
+      ValueError: no groups of that library give these layers.
+    """
+    pairs = encoder.parts_at_depth(config)
+    distinct = list(dict.fromkeys(pairs))
+    blocks = [distinct.index(pair) for pair in pairs]
+    for num_groups in dict.fromkeys((config.num_groups, config.num_layers)):
+        block_of = _block_of(config, group_of_layer, num_groups, blocks)
+        if block_of is None:
+            continue
+        copied = ""
+        if len(block_of) > len(distinct):
+            copied = f'model.sharing "{config.sharing}"'
+        elif len({pair[0] for pair in pairs}) < len(distinct):
+            copied = "the attention that layers share"
+        elif len({pair[1] for pair in pairs}) < len(distinct):
+            copied = "the feed-forward that layers share"
+        return Groups(num_groups, block_of, copied)
+    raise ValueError(
+        f"{library} divides {config.num_layers} layers into groups by numbers that "
+        "round, so that none of its divisions is that of this model; nothing can be "
+        "written"
+    )
+
+
+def _block_of(
+    config: config_lib.ModelConfig,
+    group_of_layer: GroupOfLayer,
+    num_groups: int,
+    blocks: list[int],
+) -> dict[tuple[int, int], int] | None:
+    """Block by group and place; None where a group would need to be two."""
+    block_of: dict[tuple[int, int], int] = {}
+    for layer in range(config.num_layers):
+        group = group_of_layer(layer, config.num_layers, num_groups)
+        for inner in range(config.num_inner_groups):
+            block = blocks[layer * config.num_inner_groups + inner]
+            if block_of.setdefault((group, inner), block) != block:
+                return None
+    if len(block_of) != num_groups * config.num_inner_groups:
+        return None
+    return block_of
+
+
+def sharing_settings(
+    num_layers: int,
+    num_groups: int,
+    group_of_layer: GroupOfLayer,
+    where: str,
+) -> dict[str, Any]:
+    """The settings of `ModelConfig` that say what their groups do.
+
+    Args:
+      num_layers: how many layers they have.
+      num_groups: how many groups.
+      group_of_layer: theirs.
+      where: what says so, for errors.
+
+    Raises:
+      ValueError: they divide the layers as no settings here do.
+    """
+    if not 1 <= num_groups <= num_layers:
+        raise ValueError(
+            f"{where} must have between one and as many groups as layers; received "
+            f"{num_groups} groups and {num_layers} layers"
+        )
+    theirs = [
+        group_of_layer(layer, num_layers, num_groups) for layer in range(num_layers)
+    ]
+    ours = [layer * num_groups // num_layers for layer in range(num_layers)]
+    if theirs != ours:
+        raise ValueError(
+            f"{where} has {num_groups} groups of {num_layers} layers, which its "
+            f"library divides as {theirs}; here they are divided as {ours}"
+        )
+    if num_groups == num_layers > 1:
+        return {"sharing": "none"}
+    return {
+        "sharing": "all",
+        "num_groups": num_groups,
+        "uneven_groups": num_layers % num_groups != 0,
+    }
+
+
+def by_scaling(layer: int, num_layers: int, num_groups: int) -> int:
+    """How the original does it, in floats."""
+    return int(layer / num_layers * num_groups)
+
+
+def by_division(layer: int, num_layers: int, num_groups: int) -> int:
+    """How Hugging Face does it, in floats."""
+    return int(layer / (num_layers / num_groups))
+
+
+def by_equal_parts(layer: int, num_layers: int, num_groups: int) -> int:
+    """How KerasHub does it; -1 where the groups would not be equally long."""
+    if num_layers % num_groups:
+        return -1
+    return layer // (num_layers // num_groups)
