@@ -42,6 +42,20 @@ test: ## run all tests, the slow ones too
 	@$(DEVELOPMENT)
 	$(RUN) -m pytest --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
 
+# PyTorch does not fit beside TensorFlow, so transformers has an environment of its own,
+# whose requirements pin all by themselves: constraints.txt is not theirs.
+INTEROP = build/interop
+.PHONY: test-interop
+test-interop: ## run the tests that load our models in transformers, on PyTorch
+	@$(PRODUCT)
+	@mkdir -p $(INTEROP)
+	@cp requirements-bench-torch.txt requirements-interop.txt $(INTEROP)
+	@: > $(INTEROP)/constraints.txt
+	@cd $(INTEROP) && PYTHON='$(PYTHON)' $(CURDIR)/.ci/make_venv venv \
+	  requirements-interop.txt
+	ALBERT_TF_PYTHON=$(abspath $(RUN)) $(INTEROP)/venv/bin/python -m pytest \
+	  tests/interop $(PYTEST_ARGS)
+
 .PHONY: check
 check: ## format, lint, types, imports and the BUILD file
 	@$(DEVELOPMENT)

@@ -15,7 +15,7 @@ from absl import flags
 
 from albert_tf import binary, files
 from albert_tf import config as config_lib
-from albert_tf.interchange import catalog, ours, portable, tables
+from albert_tf.interchange import catalog, portable, tables
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -23,14 +23,13 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string(
         "from",
         None,
-        f"FORMAT:PATH of the model. FORMAT is one of {', '.join(catalog.FORMATS)}.",
+        f"FORMAT:PATH of the model. FORMAT is one of {', '.join(catalog.READERS)}.",
         flag_values,
     )
     flags.DEFINE_string(
         "to",
         None,
-        "FORMAT:FOLDER, new or empty. FORMAT is one of "
-        f"{', '.join(catalog.WRITTEN)}.",
+        f"FORMAT:FOLDER, new or empty. FORMAT is one of {', '.join(catalog.WRITTEN)}.",
         flag_values,
     )
     flags.DEFINE_string(
@@ -62,9 +61,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.mark_flags_as_required(["from", "to"], flag_values)
 
 
-def convert(
-    source: str, target: str, options: portable.ReadOptions
-) -> list[str]:
+def convert(source: str, target: str, options: portable.ReadOptions) -> list[str]:
     """Converts a model; the target appears whole or not at all.
 
     Args:
@@ -79,31 +76,28 @@ def convert(
       ValueError: the source is damaged or of another architecture, or the target
         cannot hold it.
     """
-    source_name, source_path = catalog.locate(source, "from", tuple(catalog.FORMATS))
+    source_name, source_path = catalog.locate(source, "from", tuple(catalog.READERS))
     target_name, folder = catalog.locate(target, "to", catalog.WRITTEN)
+    if source_name == target_name == catalog.OURS:
+        raise ValueError("--from and --to are both of the format run: copy the folder")
     folder = folder.rstrip("/")
     if files.exists(folder) and (
         not files.is_folder(folder) or tf.io.gfile.listdir(folder)
     ):
         raise ValueError(
-            f"--to must name a new or empty folder; {folder} is not. Remove it or choose "
-            "another"
+            f"--to must name a new or empty folder; {folder} is not. Remove it or "
+            "choose another"
         )
     report = tables.Report()
     report.say(f"from {source}:")
-    model = catalog.FORMATS[source_name].read(source_path, options, report)
+    model = catalog.READERS[source_name](source_path, options, report)
     report.say(f"to {target}:")
     temporary = folder if files.is_remote(folder) else f"{folder}.incomplete"
     if not files.is_remote(folder) and files.exists(temporary):
         tf.io.gfile.rmtree(temporary)  # of a conversion that was cut off
     files.make_folder(temporary)
     try:
-        if target_name == catalog.OURS:
-            ours.write(model, temporary, options.recipe, report)
-        else:
-            write = catalog.FORMATS[target_name].write
-            assert write is not None
-            write(model, temporary, report)
+        catalog.write(target_name, model, temporary, options.recipe, report)
         if temporary != folder:
             if files.exists(folder):
                 tf.io.gfile.rmtree(folder)  # it is empty
@@ -125,7 +119,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             labels=tuple(flag_values.labels),
             recipe=config_lib.load(flag_values.config, flag_values.set),
         )
-        lines = convert(flag_values["from"].value, flag_values.to, options)
+        lines = convert(str(flag_values["from"].value), flag_values.to, options)
     print("\n".join(lines))
 
 

@@ -26,8 +26,8 @@ DISTRIBUTIONS = {"absl": "absl-py", "google": "protobuf", "sklearn": "scikit-lea
 # files begin that run in an environment of their own which has it.
 OPTIONAL = {
     "apache_beam": "data_prep/beam_",
-    "torch": "albert_tf/model_speed/torch_",
-    "transformers": "albert_tf/model_speed/torch_",
+    "torch": ("albert_tf/model_speed/torch_", "tests/interop/test_"),
+    "transformers": ("albert_tf/model_speed/torch_", "tests/interop/test_"),
 }
 
 _HEADER = f'''\

@@ -55,7 +55,6 @@ ALBERT_TF = (
         "train_loop",
         "training_meter",
         "tasks/",
-        "interchange/",
     ),
     (
         "4c",
@@ -70,13 +69,14 @@ ALBERT_TF = (
         "task_folder",
         "task_results",
     ),
-    ("4d", "task_errors", "task_predictions", "task_serving/"),
+    ("4d", "interchange/", "task_errors", "task_predictions", "task_serving/"),
     ("4e", "fine_tuning", "task_report"),
     ("5a", "training_flags"),
     (
         "5b",
         "bench_model",
         "bench_train",
+        "convert",
         "demo",
         "describe",
         "ensemble",

@@ -9,8 +9,6 @@ Source of the names: the repository brightmart/albert_zh, modeling.py and
 run_pretraining.py.
 """
 
-import os
-
 import numpy as np
 
 from albert_tf import config as config_lib
@@ -63,12 +61,12 @@ def read(
     slots = tuple(n for n in theirs if n.endswith(("/adam_m", "/adam_v", "/lamb_m")))
     ignored = [
         tables.Ignored(("global_step",), "kept as the step"),
-        tables.Ignored(slots, "left out, the slots of the optimizer: a product of tables has none"),
+        tables.Ignored(
+            slots, "left out, the slots of the optimizer: a product of tables has none"
+        ),
     ]
     shapes = names.shapes_of(config, parts)
-    weights = tables.to_ours(
-        _entries(parts), theirs, shapes, prefix, ignored, report
-    )
+    weights = tables.to_ours(_entries(parts), theirs, shapes, prefix, ignored, report)
     report.say(
         "  layer norm is taken to follow each sub-layer; nothing in a checkpoint tells "
         "the variant that puts it before (modeling_preln.py), which is not read"
@@ -121,9 +119,7 @@ def _entries(parts: tuple[str, ...]) -> list[tables.Entry]:
         ("feed_forward/intermediate", "intermediate/dense"),
         ("feed_forward/output_projection", "output/dense"),
     ):
-        entries += tf1.same(
-            f"{_BLOCK}/{ours}", f"{_LAYER}/{theirs}", "kernel", "bias"
-        )
+        entries += tf1.same(f"{_BLOCK}/{ours}", f"{_LAYER}/{theirs}", "kernel", "bias")
     for ours, theirs in (
         ("attention/layer_norm", "attention/output/LayerNorm"),
         ("feed_forward/layer_norm", "output/LayerNorm"),

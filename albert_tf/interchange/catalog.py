@@ -1,8 +1,8 @@
 """The formats by name."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from albert_tf import config as config_lib
 from albert_tf.interchange import (
     albert_zh,
     hugging_face,
@@ -13,29 +13,49 @@ from albert_tf.interchange import (
     tf1,
 )
 
-Reader = Callable[
-    [str, portable.ReadOptions, tables.Report], portable.Portable
-]
+Reader = Callable[[str, portable.ReadOptions, tables.Report], portable.Portable]
 Writer = Callable[[portable.Portable, str, tables.Report], None]
-# The one format whose writer takes a recipe besides: `ours.write`.
+
 OURS = "run"
-
-
-class Format(NamedTuple):
-    """How a format is read and written; None where it is not."""
-
-    read: Reader
-    write: Writer | None
-
-
-FORMATS: dict[str, Format] = {
-    OURS: Format(ours.read, None),
-    "tf1": Format(tf1.read, tf1.write),
-    "albert_zh": Format(albert_zh.read, None),
-    "hf": Format(hugging_face.read, hugging_face.write),
-    "keras": Format(keras_hub.read, keras_hub.write),
+READERS: dict[str, Reader] = {
+    OURS: ours.read,
+    "tf1": tf1.read,
+    "albert_zh": albert_zh.read,
+    "hf": hugging_face.read,
+    "keras": keras_hub.read,
 }
-WRITTEN = (OURS, *(name for name, format_ in FORMATS.items() if format_.write))
+# Besides our own, which takes a recipe too.
+_WRITERS: dict[str, Writer] = {
+    "tf1": tf1.write,
+    "hf": hugging_face.write,
+    "keras": keras_hub.write,
+}
+WRITTEN = (OURS, *_WRITERS)
+
+
+def write(
+    name: str,
+    model: portable.Portable,
+    folder: str,
+    recipe: config_lib.Config,
+    report: tables.Report,
+) -> None:
+    """Writes a model in one of the formats `WRITTEN`.
+
+    Args:
+      name: the format's.
+      model: what to write.
+      folder: an empty one.
+      recipe: gives a run the settings that the model does not.
+      report: is told what went where, and what has no counterpart.
+
+    Raises:
+      ValueError: the format has no such model.
+    """
+    if name == OURS:
+        ours.write(model, folder, recipe, report)
+    else:
+        _WRITERS[name](model, folder, report)
 
 
 def locate(location: str, flag: str, allowed: tuple[str, ...]) -> tuple[str, str]:

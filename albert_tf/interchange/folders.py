@@ -95,8 +95,8 @@ def find(folder: str, *patterns: str) -> str | None:
         fitting = fnmatch.filter(names, pattern)
         if len(fitting) > 1:
             raise ValueError(
-                f"{folder} must hold one file {pattern}; it holds {', '.join(fitting)}. "
-                "Leave the one that belongs to the model"
+                f"{folder} must hold one file {pattern}; it holds "
+                f"{', '.join(fitting)}. Leave the one that belongs to the model"
             )
         if fitting:
             return os.path.join(folder, fitting[0])

@@ -4,7 +4,6 @@ They number the blocks by group and by place within the group. Each decides in i
 way which group a layer belongs to.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

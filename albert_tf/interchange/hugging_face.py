@@ -8,13 +8,21 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
 
 from albert_tf import config as config_lib
 from albert_tf import files
-from albert_tf.interchange import folders, groups, names, portable, tables
+from albert_tf.interchange import (
+    folders,
+    groups,
+    names,
+    portable,
+    tables,
+    tokenizer_json,
+)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -34,7 +42,7 @@ _THEIR_ACTIVATIONS = {
     "gelu_exact": "gelu",
     "relu": "relu",
 }
-_CLASSES = {
+CLASSES = {
     "classification": "AlbertForSequenceClassification",
     "regression": "AlbertForSequenceClassification",
     "token_classification": "AlbertForTokenClassification",
@@ -43,11 +51,18 @@ _CLASSES = {
 }
 _MASKED_LM, _PRETRAINING = "AlbertForMaskedLM", "AlbertForPreTraining"
 _BARE = "AlbertModel"
-_KNOWN = (_PRETRAINING, _MASKED_LM, _BARE, *dict.fromkeys(_CLASSES.values()))
+_KNOWN = (_PRETRAINING, _MASKED_LM, _BARE, *dict.fromkeys(CLASSES.values()))
 _MAPPING_IN = "encoder.embedding_hidden_mapping_in"
 _TIED_TABLE = "predictions.decoder.weight"
 _TIED_BIAS = "predictions.decoder.bias"
 _BIAS = "predictions.bias"
+_DTYPES = {
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I64": np.int64,
+    "I32": np.int32,
+}
 # Counted by position, and made anew there.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
@@ -75,8 +90,9 @@ def read(
     head = _find_head(values, theirs, options, config_path)
     parts = _parts_of(theirs, prefix, head)
     if config.embedding_size == config.hidden_size:
-        projection = (f"{prefix}{_MAPPING_IN}.{last}" for last in ("weight", "bias"))
-        theirs = tables.without_identity(theirs, *projection, weights_path, report)
+        name = prefix + _MAPPING_IN
+        projection = (f"{name}.weight", f"{name}.bias")
+        theirs = tables.without_identity(theirs, projection, weights_path, report)
     weights = tables.to_ours(
         _entries(config, parts, head, prefix),
         theirs,
@@ -84,7 +100,8 @@ def read(
         weights_path,
         [
             tables.Ignored(
-                tuple(prefix + name for name in _BUFFERS), "left out, counted and not learnt"
+                tuple(prefix + name for name in _BUFFERS),
+                "left out, counted and not learnt",
             )
         ],
         report,
@@ -114,7 +131,7 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
       ValueError: the library has no such model.
     """
     config, head, parts = model.config, model.head, model.parts
-    if head is not None and head.kind not in _CLASSES:
+    if head is not None and head.kind not in CLASSES:
         lost = names.shapes_of(config, (portable.HEAD,), head)
         report.say(
             f"  no counterpart, left out: the head {head.kind} with "
@@ -123,7 +140,7 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
         head, parts = None, (portable.ENCODER, portable.POOLER)
     if head is not None and not _is_pooled(head):
         parts = tuple(part for part in parts if part != portable.POOLER)
-        report.say(f"  no counterpart in {_CLASSES[head.kind]}, left out: the pooler")
+        report.say(f"  no counterpart in {CLASSES[head.kind]}, left out: the pooler")
     if model.moments is not None:
         report.say("  no counterpart, left out: the optimizer's slots, and the step")
     class_name = _class_of(parts, head)
@@ -154,6 +171,10 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
     if model.vocab is None:
         return
     files.write_bytes(os.path.join(folder, VOCAB_FILE), model.vocab)
+    files.write_bytes(
+        os.path.join(folder, tokenizer_json.FILE),
+        tokenizer_json.build(model.vocab, model.lower_case),
+    )
     folders.write_json(
         os.path.join(folder, _TOKENIZER_FILE),
         {
@@ -180,7 +201,9 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
     if files.exists(index_path):
         parts = folders.read_json(index_path).get("weight_map")
         if not isinstance(parts, dict) or not parts:
-            raise ValueError(f"{index_path} must hold weight_map, which names the parts")
+            raise ValueError(
+                f"{index_path} must hold weight_map, which names the parts"
+            )
         file_names = sorted({os.path.basename(str(name)) for name in parts.values()})
     arrays: dict[str, np.ndarray] = {}
     for file_name in file_names:
@@ -196,11 +219,20 @@ def read_weights(folder: str) -> dict[str, np.ndarray]:
             )
             raise ValueError(f"there is no {path}.{hint}")
         try:
-            arrays |= safetensors.numpy.load(files.read_bytes(path))
-        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            stored = safetensors.deserialize(files.read_bytes(path))
+        except safetensors.SafetensorError as error:
             raise ValueError(
                 f"{path} is damaged or cut off: {error}; copy it anew"
             ) from error
+        for name, value in stored:
+            dtype = _DTYPES.get(value["dtype"])
+            if dtype is None:
+                raise ValueError(
+                    f"{path}: {name} must hold numbers of {', '.join(_DTYPES)}; "
+                    f"received {value['dtype']}"
+                )
+            array = np.frombuffer(value["data"], dtype)
+            arrays[name] = array.reshape(value["shape"])
     return arrays
 
 
@@ -281,7 +313,7 @@ def _read_lower_case(path: str) -> bool:
 
 def _class_of(parts: tuple[str, ...], head: portable.TaskHead | None) -> str:
     if head is not None:
-        return _CLASSES[head.kind]
+        return CLASSES[head.kind]
     if portable.MASKED_LM in parts:
         return _PRETRAINING if portable.SENTENCE_ORDER in parts else _MASKED_LM
     return _BARE
@@ -326,11 +358,11 @@ def _find_head(
     if "classifier.weight" not in theirs:
         return None
     num_classes = theirs["classifier.weight"].shape[0]
-    if class_name == _CLASSES["multiple_choice"]:
+    if class_name == CLASSES["multiple_choice"]:
         return portable.TaskHead("multiple_choice", dropout_rate=dropout_rate)
-    if class_name == _CLASSES["token_classification"]:
+    if class_name == CLASSES["token_classification"]:
         kind = "token_classification"
-    elif class_name != _CLASSES["classification"]:
+    elif class_name != CLASSES["classification"]:
         raise ValueError(
             f"{path} must name the class of a model with a classifier in "
             f"architectures; received {class_name!r}"
@@ -402,9 +434,7 @@ def _entries(
     return entries
 
 
-def _encoder_entries(
-    config: config_lib.ModelConfig, prefix: str
-) -> list[tables.Entry]:
+def _encoder_entries(config: config_lib.ModelConfig, prefix: str) -> list[tables.Entry]:
     here, there = "encoder/embeddings", f"{prefix}embeddings"
     entries = [
         tables.Entry(f"{here}/{name}", f"{there}.{name}.weight")

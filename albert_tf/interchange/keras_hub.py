@@ -1,7 +1,9 @@
-"""Presets of KerasHub (keras-nlp): AlbertBackbone, AlbertMaskedLM, AlbertTextClassifier.
+"""Presets of KerasHub, which keras-nlp is another name of.
 
-The library itself reads and writes them, on Keras 3, which lives beside our Keras 2 in
-one process. Weights are known by the `path` that Keras gives them, as of 0.32.0.
+They are of AlbertBackbone, AlbertMaskedLM or AlbertTextClassifier. The library itself
+reads and writes them, on Keras 3, which lives beside our Keras 2 in one process; it is
+imported only where it is needed, since that takes seconds. Weights are known by the
+`path` that Keras gives them, as of 0.32.0.
 """
 
 import os
@@ -41,7 +43,7 @@ def read(
     parts = _parts_of(theirs, head)
     shapes = names.shapes_of(config, parts, head)
     if config.embedding_size == config.hidden_size:
-        theirs = tables.without_identity(theirs, *_PROJECTION, path, report)
+        theirs = tables.without_identity(theirs, _PROJECTION, path, report)
     weights = tables.to_ours(
         _entries(config, parts, head), theirs, shapes, path, [], report
     )
@@ -96,6 +98,11 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
     layout = groups.of_config(config, groups.by_equal_parts, "KerasHub")
     if layout.copied:
         report.say(f"  {layout.copied} has no counterpart: each layer gets a copy")
+    if config.attention_dropout_rate != config.hidden_dropout_rate:
+        report.say(
+            "  no counterpart, left out: model.attention_dropout_rate; its dropout is "
+            "that of the hidden states everywhere"
+        )
     if model.vocab is None:
         raise ValueError(
             "a preset needs a vocabulary, and none was found beside the model: pass "
@@ -296,13 +303,17 @@ def _encoder_entries(config: config_lib.ModelConfig) -> list[tables.Entry]:
             )
             # [H, H] there is [H, N, D]: a head's columns lie side by side.
             entries += [
-                _reshaped(f"{ours}/kernel", f"{theirs}/kernel", hidden, num_heads, head_size),
+                _reshaped(
+                    f"{ours}/kernel", f"{theirs}/kernel", hidden, num_heads, head_size
+                ),
                 _reshaped(f"{ours}/bias", f"{theirs}/bias", num_heads, head_size),
             ]
         ours = f"{here}/attention/output_projection"
         theirs = f"{there}/self_attention_layer/attention_output"
         entries += [
-            _reshaped(f"{ours}/kernel", f"{theirs}/kernel", num_heads, head_size, hidden),
+            _reshaped(
+                f"{ours}/kernel", f"{theirs}/kernel", num_heads, head_size, hidden
+            ),
             *_same(ours, theirs, "bias"),
             *_same(
                 f"{here}/attention/layer_norm",

@@ -28,11 +28,15 @@ def shapes_of(
             case portable.ENCODER:
                 shapes |= _encoder(config)
             case portable.POOLER:
-                shapes |= _dense("encoder/pooler", config.hidden_size, config.hidden_size)
+                shapes |= _dense(
+                    "encoder/pooler", config.hidden_size, config.hidden_size
+                )
             case portable.MASKED_LM:
                 shapes |= _masked_lm(config)
             case portable.SENTENCE_ORDER:
-                shapes |= _dense("sentence_order/output_projection", config.hidden_size, 2)
+                shapes |= _dense(
+                    "sentence_order/output_projection", config.hidden_size, 2
+                )
             case portable.HEAD:
                 shapes |= _head(config.hidden_size, head)
     return shapes
@@ -80,7 +84,9 @@ def _masked_lm(config: config_lib.ModelConfig) -> Shapes:
 
 
 def _head(hidden: int, head: portable.TaskHead | None) -> Shapes:
-    match head and head.kind:
+    if head is None:
+        raise ValueError("a model with weights of a head must say which head it is")
+    match head.kind:
         case "classification" | "token_classification":
             return _dense("head/output_projection", hidden, len(head.labels))
         case "regression" | "multiple_choice":
@@ -96,7 +102,7 @@ def _head(hidden: int, head: portable.TaskHead | None) -> Shapes:
                 **_dense("head/answer_transform", 2 * hidden, hidden),
                 "head/answer_output/kernel": (hidden, 1),
             }
-    raise ValueError(f"a fine-tuned model must have a known head; received {head!r}")
+    raise ValueError(f"there is no head of the kind {head.kind!r}")
 
 
 def _dense(name: str, inputs: int, units: int) -> Shapes:

@@ -4,7 +4,6 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf import (
@@ -14,6 +13,7 @@ from albert_tf import (
     objectives,
     optimizer,
     schema,
+    task_config,
     task_folder,
     task_models,
     task_runs,
@@ -68,9 +68,10 @@ def read(
     if config.task.name:
         described = task_folder.read_task(folder)
         settings = dict(described["head_settings"])
-        settings.pop("num_classes", None)
+        # Only where the head has a score for each class are they its labels.
+        has_classes = settings.pop("num_classes", None) is not None
+        labels = tuple(described["labels"]) if has_classes else ()
         dropout_rate = settings.pop("dropout_rate", 0.0)
-        labels = tuple(described["labels"])
         head = portable.TaskHead(described["kind"], labels, dropout_rate, settings)
         model = _task_model(config, head)
         found = checkpoint.best_path(folder) or checkpoint.newest_path(folder)
@@ -82,7 +83,7 @@ def read(
         checkpoint.restore_parts(found, model=model, optimizer=adam)
         moments = _moments_of(adam, model)
     report.say(f"read {found}")
-    weights = {name: variable.numpy() for name, variable in _variables(model, head)}
+    weights = {name: variable.numpy() for name, variable in variables(model, head)}
     return portable.Portable(
         config=config.model,
         weights=weights,
@@ -158,13 +159,19 @@ def _write_task(
     config: config_lib.Config,
     report: tables.Report,
 ) -> None:
-    kind = head.kind if head.kind in ("classification", "regression") else None
+    own = dict(head.settings)  # num_starts and num_ends, which are the task's too
+    if head.kind in task_config.TABLE_KINDS:
+        own["kind"] = head.kind
+    # No longer than the model's positions, and a question leaves half of that.
+    length = min(config.task.max_seq_length, model.config.max_positions)
     settings = dataclasses.replace(
         config.task,
         name=_TASK_OF_KIND[head.kind],
         classifier_dropout_rate=head.dropout_rate,
-        max_seq_length=min(config.task.max_seq_length, model.config.max_positions),
-        **({"kind": kind} if kind else {}),
+        max_seq_length=length,
+        max_query_length=min(config.task.max_query_length, length // 2),
+        max_option_length=min(config.task.max_option_length, length // 2),
+        **own,
     )
     config = dataclasses.replace(config, task=settings)
     task = catalog.create(settings, head.labels)
@@ -214,7 +221,7 @@ def _optimizer(config: config_lib.Config, model) -> optimizer.AdamW:
     return adam
 
 
-def _variables(
+def variables(
     model, head: portable.TaskHead | None
 ) -> Iterator[tuple[str, tf.Variable]]:
     """Our weights by name, those that blocks share under the name of each block."""
@@ -235,7 +242,7 @@ def _by_path(model, name: str) -> tf.Variable:
 def _assign(network, model: portable.Portable, report: tables.Report) -> None:
     """Gives a network its weights, and says which were not there."""
     drawn = []
-    for name, variable in _variables(network, model.head):
+    for name, variable in variables(network, model.head):
         if name in model.weights:
             variable.assign(model.weights[name])
         else:
@@ -253,18 +260,14 @@ def _moments_of(adam: optimizer.AdamW, network) -> portable.Moments:
     return portable.Moments(first, second)
 
 
-def _assign_moments(
-    adam: optimizer.AdamW, network, moments: portable.Moments
-) -> None:
+def _assign_moments(adam: optimizer.AdamW, network, moments: portable.Moments) -> None:
     for name, slots in _slots(adam, network):
         if name in moments.first:
             slots.first.assign(moments.first[name])
             slots.second.assign(moments.second[name])
 
 
-def _slots(
-    adam: optimizer.AdamW, network
-) -> Iterator[tuple[str, optimizer.Slots]]:
+def _slots(adam: optimizer.AdamW, network) -> Iterator[tuple[str, optimizer.Slots]]:
     """The optimizer's slots by the names of the weights of a pre-training."""
-    for name, variable in _variables(network, None):
+    for name, variable in variables(network, None):
         yield name, adam.slots_of(variable)

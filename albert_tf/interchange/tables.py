@@ -115,7 +115,9 @@ def to_ours(
         != (expected := entry.their_shape(shapes[entry.ours]))
     ]
     if wrong:
-        problems.append(f"of another shape than the configuration says: {listed(wrong)}")
+        problems.append(
+            f"of another shape than the configuration says: {listed(wrong)}"
+        )
     if problems:
         raise ValueError(
             f"{path} must hold the variables of the model that its configuration "
@@ -144,8 +146,7 @@ def to_theirs(
 
 def without_identity(
     theirs: Mapping[str, np.ndarray],
-    kernel: str,
-    bias: str,
+    projection: tuple[str, str],
     path: str,
     report: Report,
 ) -> dict[str, np.ndarray]:
@@ -155,15 +156,15 @@ def without_identity(
 
     Args:
       theirs: by name.
-      kernel: the name of the projection's.
-      bias: likewise.
+      projection: the names of its kernel and its bias.
       path: of the file, for errors.
       report: is told.
 
     Raises:
       ValueError: it changes something.
     """
-    rest = {name: v for name, v in theirs.items() if name not in (kernel, bias)}
+    kernel, bias = projection
+    rest = {name: v for name, v in theirs.items() if name not in projection}
     if len(rest) == len(theirs):
         return rest
     if kernel in theirs and bias in theirs:
@@ -174,8 +175,8 @@ def without_identity(
             report.say(f"  left out, since it is the identity: {kernel}, {bias}")
             return rest
     raise ValueError(
-        f"{path}: {kernel} must be the identity and {bias} zero where the embeddings are "
-        "as wide as the hidden states: a model here has no projection then"
+        f"{path}: {kernel} must be the identity and {bias} zero where the embeddings "
+        "are as wide as the hidden states: a model here has no projection then"
     )
 
 

@@ -53,13 +53,13 @@ def read(
     parts = pretrained_parts(theirs) + ((portable.HEAD,) if head else ())
     shapes = names.shapes_of(config, parts, head)
     entries = _entries(config, parts, head)
-    slots = [
-        entry.theirs + suffix for entry in entries for suffix in (_FIRST, _SECOND)
-    ]
+    slots = [entry.theirs + suffix for entry in entries for suffix in (_FIRST, _SECOND)]
     has_slots = any(name in theirs for name in slots)
     ignored = [tables.Ignored((_STEP,), "kept as the step")]
     if has_slots:
-        ignored.append(tables.Ignored(tuple(slots), "kept as the slots of the optimizer"))
+        ignored.append(
+            tables.Ignored(tuple(slots), "kept as the slots of the optimizer")
+        )
     weights = tables.to_ours(entries, theirs, shapes, prefix, ignored, report)
     moments = None
     if has_slots:
@@ -124,7 +124,7 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
                 if entry.ours in slots:
                     theirs[entry.theirs + suffix] = entry.to_theirs(slots[entry.ours])
         report.say(f"  and the optimizer's slots, {_FIRST[1:]} and {_SECOND[1:]}")
-    theirs[_STEP] = np.int64(model.step)
+    theirs[_STEP] = np.array(model.step, np.int64)
     save_variables(os.path.join(folder, _NAME), theirs)
     state = f'model_checkpoint_path: "{_NAME}"\nall_model_checkpoint_paths: "{_NAME}"\n'
     files.write_bytes(os.path.join(folder, "checkpoint"), state.encode())
@@ -166,8 +166,8 @@ def locate(path: str) -> tuple[str, str]:
         prefix = prefix or (index and index.removesuffix(".index"))
         if not prefix:
             raise ValueError(
-                f"{path} must hold a TensorFlow checkpoint, three files with one prefix; "
-                "it holds no .index file"
+                f"{path} must hold a TensorFlow checkpoint, three files with one "
+                "prefix; it holds no .index file"
             )
         return prefix, path
     if not files.exists(f"{path}.index"):
@@ -284,8 +284,8 @@ def _find_head(
         return portable.TaskHead("classification", labels)
     if options.kind not in ("regression", "multiple_choice"):
         raise ValueError(
-            f"{_OUTPUT[0]} gives one number, which is a grade or the score of a choice: "
-            "pass --head=regression or --head=multiple_choice; received "
+            f"{_OUTPUT[0]} gives one number, which is a grade or the score of a "
+            "choice: pass --head=regression or --head=multiple_choice; received "
             f"--head={options.kind!r}"
         )
     return portable.TaskHead(options.kind)

@@ -1,0 +1,72 @@
+"""A SentencePiece vocabulary as the tokenizer.json of Hugging Face's `tokenizers`.
+
+With it transformers needs neither sentencepiece nor protobuf. The steps are those that
+its AlbertTokenizer takes; docs/interchange.md lists where they differ from ours.
+"""
+
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from albert_tf import tokenization
+
+FILE = "tokenizer.json"
+
+
+def build(vocab: bytes, lower_case: bool) -> bytes:
+    """The file.
+
+    Args:
+      vocab: a serialized SentencePiece unigram model with ALBERT's special pieces.
+      lower_case: whether texts are lower-cased.
+
+    Raises:
+      ValueError: it is no unigram model.
+    """
+    proto = sentencepiece_model_pb2.ModelProto.FromString(vocab)
+    if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:
+        raise ValueError(
+            "the vocabulary must be a unigram model of SentencePiece, as ALBERT's is; "
+            "train one with data_prep.train_vocab"
+        )
+    own = tokenization.Tokenizer(vocab)
+    tokenizer = tokenizers.Tokenizer(
+        models.Unigram(
+            [(piece.piece, piece.score) for piece in proto.pieces], own.unk_id, False
+        )
+    )
+    steps: list[normalizers.Normalizer] = [
+        normalizers.Replace("``", '"'),
+        normalizers.Replace("''", '"'),
+        normalizers.NFKD(),
+        normalizers.StripAccents(),
+    ]
+    if lower_case:
+        steps.append(normalizers.Lowercase())
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    if charsmap:
+        steps.append(normalizers.Precompiled(charsmap))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    cls, sep = tokenization.CLS, tokenization.SEP
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, own.cls_id), (sep, own.sep_id)],
+    )
+    tokenizer.add_special_tokens(
+        [
+            tokenizers.AddedToken(
+                piece,
+                special=True,
+                normalized=False,
+                # The blank before it belongs to it: "a [MASK]" is two tokens.
+                lstrip=piece == tokenization.MASK,
+            )
+            for piece in tokenization.SPECIAL_PIECES
+        ]
+    )
+    return (tokenizer.to_str(pretty=False) + "\n").encode()

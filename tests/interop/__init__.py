@@ -1,0 +1,1 @@
+"""Tests in an environment that holds PyTorch and transformers, and no TensorFlow."""

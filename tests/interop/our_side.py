@@ -1,0 +1,116 @@
+"""What the tests of transformers have done here, in the environment of the product.
+
+python -m tests.interop.our_side write FOLDER
+python -m tests.interop.our_side read HUGGING_FACE_FOLDER OUTPUTS.npz
+
+`write` makes a folder for each case: `hf`, which transformers is to load, and
+`outputs.npz`, the inputs and what our network computes from them. `read` computes the
+same from a folder that transformers saved.
+"""
+
+import dataclasses
+import pathlib
+import sys
+
+import numpy as np
+
+from albert_tf import task_models
+from albert_tf.interchange import hugging_face, portable, tables
+from tests import portable_models, small_run
+
+_PARTS = {
+    "model": (portable.ENCODER, portable.POOLER),
+    "masked_lm": (portable.ENCODER, portable.MASKED_LM),
+}
+_HEADS = {
+    "classification": portable.TaskHead("classification", ("no", "yes", "perhaps")),
+    "regression": portable.TaskHead("regression"),
+    "token_classification": portable.TaskHead("token_classification", ("O", "B", "I")),
+    "span": portable.TaskHead("span"),
+    "multiple_choice": portable.TaskHead("multiple_choice"),
+}
+
+
+def cases() -> dict[str, portable.Portable]:
+    """The models by name."""
+    made = {
+        f"sharing-{name}": portable_models.draw(name)
+        for name in portable_models.SHARINGS
+    }
+    for activation in ("gelu_exact", "relu"):
+        made[activation] = portable_models.draw(activation=activation)
+    made["epsilon"] = portable_models.draw(layer_norm_epsilon=1e-3)
+    for name, parts in _PARTS.items():
+        made[f"only-{name}"] = portable_models.draw("groups", parts)
+    for name, head in _HEADS.items():
+        made[f"head-{name}"] = portable_models.draw("groups", head=head)
+    vocab = small_run.VOCAB.read_bytes()
+    made["tokenizer"] = dataclasses.replace(
+        portable_models.draw(vocab_size=4000), vocab=vocab
+    )
+    return made
+
+
+def outputs_of(model: portable.Portable) -> dict[str, np.ndarray]:
+    """What our network computes on `portable_models.batch`."""
+    features = portable_models.batch(model.config)
+    if model.head is None:
+        missing = dict(portable_models.draw().weights)
+        whole = dataclasses.replace(
+            model,
+            weights={
+                **{
+                    n: v for n, v in missing.items() if n.startswith(_HEADS_OF_TRAINING)
+                },
+                "encoder/pooler/kernel": missing["encoder/pooler/kernel"],
+                "encoder/pooler/bias": missing["encoder/pooler/bias"],
+                **model.weights,
+            },
+        )
+        found = portable_models.outputs_of(whole)
+        absent = {
+            portable.POOLER: ("pooled_output", "pair_logits"),
+            portable.MASKED_LM: ("mlm_logits",),
+            portable.SENTENCE_ORDER: ("pair_logits",),
+        }
+        for part, names in absent.items():
+            if part not in model.parts:
+                for name in names:
+                    found.pop(name, None)
+        return found
+    settings = {"dropout_rate": 0.1} if model.head.kind != "span" else {}
+    if model.head.labels:
+        settings["num_classes"] = len(model.head.labels)
+    network = task_models.build_task_model(
+        model.config, model.head.kind, seed=1, **settings
+    )
+    for name, value in model.weights.items():
+        portable_models.by_path(network, name).assign(value)
+    if model.head.kind == "multiple_choice":
+        features = {name: value[None] for name, value in features.items()}
+    found = network(features)._asdict()
+    found.pop("probabilities", None)
+    return {name: value.numpy() for name, value in found.items()}
+
+
+_HEADS_OF_TRAINING = ("masked_lm/", "sentence_order/")
+
+
+def _write(folder: pathlib.Path) -> None:
+    for name, model in cases().items():
+        (folder / name / "hf").mkdir(parents=True)
+        hugging_face.write(model, str(folder / name / "hf"), tables.Report())
+        features = portable_models.batch(model.config)
+        np.savez(folder / name / "outputs.npz", **features, **outputs_of(model))
+
+
+def _read(folder: str, path: str) -> None:
+    model = hugging_face.read(folder, portable.ReadOptions(), tables.Report())
+    np.savez(path, **outputs_of(model))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        _write(pathlib.Path(sys.argv[2]))
+    else:
+        _read(*sys.argv[2:])

@@ -1,0 +1,189 @@
+"""transformers computes from our folders what we do, and we from its."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+TOLERANCE = 1e-5  # largest absolute difference, float32
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CASES = (
+    *(
+        f"sharing-{name}"
+        for name in (
+            "all",
+            "groups",
+            "uneven",
+            "inner",
+            "none",
+            "attention",
+            "feed_forward",
+            "bert",
+            "one_layer",
+        )
+    ),
+    "gelu_exact",
+    "relu",
+    "epsilon",
+    "only-model",
+    "only-masked_lm",
+    "head-classification",
+    "head-regression",
+    "head-token_classification",
+    "head-span",
+    "head-multiple_choice",
+)
+
+
+def _our_side(*arguments) -> None:
+    """Runs tests.interop.our_side in the environment of the product."""
+    done = subprocess.run(
+        [os.environ["ALBERT_TF_PYTHON"], "-m", "tests.interop.our_side"]
+        + [str(argument) for argument in arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    path = tmp_path_factory.mktemp("cases")
+    _our_side("write", path)
+    return path
+
+
+def _load(path: pathlib.Path):
+    """The model, in the class that its configuration names; nothing may be drawn."""
+    described = json.loads((path / "config.json").read_text())
+    model_class = getattr(transformers, described["architectures"][0])
+    model, info = model_class.from_pretrained(path, output_loading_info=True)
+    assert not any(info.values()), info
+    return model.eval()
+
+
+def _outputs_of(model, arrays) -> dict[str, np.ndarray]:
+    """Their outputs by our names."""
+    inputs = {
+        "input_ids": torch.tensor(arrays["input_ids"]).long(),
+        "attention_mask": torch.tensor(arrays["input_mask"]).long(),
+        "token_type_ids": torch.tensor(arrays["segment_ids"]).long(),
+    }
+    name = type(model).__name__
+    if name == "AlbertForMultipleChoice":
+        inputs = {key: value[None] for key, value in inputs.items()}
+    with torch.no_grad():
+        found = model(**inputs, output_hidden_states=True)
+    outputs = {}
+    positions = torch.tensor(arrays["masked_lm_positions"]).long()
+    rows = torch.arange(3)[:, None]
+    if name == "AlbertModel":
+        outputs["sequence_output"] = found.last_hidden_state
+        outputs["pooled_output"] = found.pooler_output
+    elif name in ("AlbertForPreTraining", "AlbertForMaskedLM"):
+        outputs["sequence_output"] = found.hidden_states[-1]
+        logits = found.logits if "logits" in found else found.prediction_logits
+        outputs["mlm_logits"] = logits[rows, positions]
+    if name == "AlbertForPreTraining":
+        outputs["pair_logits"] = found.sop_logits
+        with torch.no_grad():
+            outputs["pooled_output"] = model.albert(**inputs).pooler_output
+    if name == "AlbertForQuestionAnswering":
+        outputs["start_logits"] = found.start_logits
+        outputs["end_logits"] = found.end_logits
+    elif not outputs:
+        is_number = getattr(model.config, "problem_type", None) == "regression"
+        key = "predictions" if is_number else "logits"
+        outputs[key] = found.logits[:, 0] if is_number else found.logits
+    return {key: value.numpy() for key, value in outputs.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_equal(folder, name):
+    arrays = dict(np.load(folder / name / "outputs.npz"))
+    found = _outputs_of(_load(folder / name / "hf"), arrays)
+    inputs = {"input_ids", "input_mask", "segment_ids", "masked_lm_positions"}
+    assert set(found) == set(arrays) - inputs
+    for key, value in found.items():
+        assert value.shape == arrays[key].shape, key
+        assert np.max(np.abs(value - arrays[key])) < TOLERANCE, key
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_transformers_saves_is_read(folder, name, tmp_path):
+    """Also changed weights: what is compared is no leftover of our own files."""
+    model = _load(folder / name / "hf")
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if "embedding_hidden_mapping_in" not in key or name != "sharing-bert":
+                noise = torch.randn(parameter.shape, generator=generator)
+                parameter.add_(0.1 * noise)
+    model.save_pretrained(tmp_path / "hf")
+    _our_side("read", tmp_path / "hf", tmp_path / "ours.npz")
+    arrays = dict(np.load(folder / name / "outputs.npz"))
+    found = _outputs_of(model, arrays)
+    ours = np.load(tmp_path / "ours.npz")
+    assert set(ours) == set(found)
+    for key, value in found.items():
+        assert np.max(np.abs(value - ours[key])) < TOLERANCE, key
+
+
+def test_half_precision_is_read(folder, tmp_path):
+    """bfloat16 weights arrive as the float32 numbers that they stand for."""
+    model = _load(folder / "sharing-groups" / "hf").to(torch.bfloat16)
+    model.save_pretrained(tmp_path / "hf")
+    _our_side("read", tmp_path / "hf", tmp_path / "ours.npz")
+    arrays = dict(np.load(folder / "sharing-groups" / "outputs.npz"))
+    found = _outputs_of(model.float(), arrays)
+    ours = np.load(tmp_path / "ours.npz")
+    for key, value in found.items():
+        assert np.max(np.abs(value - ours[key])) < TOLERANCE, key
+
+
+def test_the_tokenizer_gives_the_same_ids(folder):
+    """Of the original's 510 strings; those that differ are listed with the reason."""
+    tokenizer = transformers.AlbertTokenizer.from_pretrained(
+        folder / "tokenizer" / "hf"
+    )
+    path = ROOT / "tests" / "testdata" / "tokenization" / "tokenization_spm_small.json"
+    rows = json.loads(path.read_text())["rows"]
+    differing = [
+        row["text"]
+        for row in rows
+        if tokenizer.encode(row["text"], add_special_tokens=False) != row["ids"]
+    ]
+    found = {text: _reason(text) for text in differing}
+    assert set(found.values()) == set(REASONS), found
+    assert len(found) == 14
+
+
+REASONS = (
+    # Both quotes become " in its normalizer.
+    "a quote of two characters",
+    # It knows special pieces in a text; here text cannot make a special id.
+    "a special piece",
+    # "1990," is cut again here, as in the original.
+    "a comma behind a digit",
+    # "000" as "0 00" or as "00 0": both score the same.
+    "a tie",
+)
+
+
+def _reason(text: str) -> str:
+    """Why the ids of a text differ."""
+    quote, special, comma, tie = REASONS
+    if "``" in text or "''" in text:
+        return quote
+    if "[CLS]" in text or "<pad>" in text:
+        return special
+    if re.search(r"\d,", text):
+        return comma
+    return tie if re.search(r"\D000$", text) else "unknown"
