@@ -1,8 +1,10 @@
-"""Asks a SavedModel made by albert_tf.export, and prints readable answers.
+r"""Asks a SavedModel made by albert_tf.export, and prints readable answers.
 
 python -m albert_tf.predict --saved_model=DIR "Paris is the [MASK] of France."
 python -m albert_tf.predict --saved_model=DIR --signature=sentence_order FIRST SECOND
 python -m albert_tf.predict --saved_model=DIR --signature=encode TEXT ...
+python -m albert_tf.predict --saved_model=DIR --signature=encode --input=FILE \
+    --output=embeddings.parquet
 
 and of a fine-tuned model, whatever it learnt:
 
@@ -26,12 +28,15 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizer's op)
 from absl import flags
 
-from albert_tf import binary, files
+from albert_tf import binary, files, text_embeddings
 from albert_tf.task_serving import asking
 
 MASK = "[MASK]"
 # Where a SavedModel has several, the first of these is asked.
 SIGNATURES = ("fill_mask", "sentence_order", "encode", *asking.FORMS)
+
+
+POOLINGS = ("pooled", "mean")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -56,6 +61,21 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "top_k", 5, "Candidates shown for each [MASK].", 1, flag_values=flag_values
     )
     flags.DEFINE_bool("json", False, "One JSON object an example.", flag_values)
+    flags.DEFINE_string(
+        "output",
+        "",
+        "With --signature=encode: a .parquet or .npz file that takes the embeddings, "
+        "in the order of the texts.",
+        flag_values,
+    )
+    flags.DEFINE_enum(
+        "pooling",
+        "pooled",
+        POOLINGS,
+        "Which embedding --output takes: pooled, that of [CLS], which learnt sentence "
+        "order; or mean, of the last layer over a text's tokens.",
+        flag_values,
+    )
     flags.mark_flags_as_required(["saved_model"], flag_values)
 
 
@@ -136,6 +156,35 @@ def encodings(signature, texts: Sequence[str]) -> list[dict[str, Any]]:
             strict=True,
         )
     ]
+
+
+def _write_embeddings(model, name: str, examples, flag_values) -> None:
+    """Writes the embeddings of all texts to --output, and says how many they are.
+
+    Raises:
+      ValueError: another signature than encode is asked, or there is no text.
+    """
+    if name != "encode":
+        raise ValueError(
+            f"--output takes embeddings, so --signature must be encode; received {name}"
+        )
+    signature, path = model.signatures[name], flag_values.output
+
+    def encode(batch: list[str]) -> text_embeddings.Encoded:
+        found = signature(text=tf.constant(batch))
+        mask = tf.cast(found["input_mask"], tf.float32)  # [T, S]
+        counts = tf.reduce_sum(mask, 1)
+        embedding = found["pooled_output"]
+        if flag_values.pooling == "mean":
+            summed = tf.einsum("ts,tsh->th", mask, found["sequence_output"])
+            embedding = summed / counts[:, None]
+        return text_embeddings.Encoded(
+            embedding.numpy(), counts.numpy().astype("int32")
+        )
+
+    texts = (fields[0] for _, fields in examples)
+    count = text_embeddings.write(encode, texts, path, flag_values.batch_size)
+    print(f"{path}: {count:,} embeddings")
 
 
 def _word(candidate: dict[str, Any]) -> str:
@@ -295,6 +344,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         name = _chosen(model, flag_values.signature)
         form = _forms(flag_values.top_k)[name]
         examples = _examples(form, argv[1:], flag_values.input)
+        if flag_values.output:
+            _write_embeddings(model, name, examples, flag_values)
+            return
         count = 0
         for answer in _answers(model, name, form, examples, flag_values.batch_size):
             as_json = flag_values.json

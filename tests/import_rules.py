@@ -43,6 +43,7 @@ ALBERT_TF = (
         "run_folder",
         "run_log",
         "stall_watch",
+        "text_embeddings",
         "train_step",
         "warm_start",
         "cluster/",

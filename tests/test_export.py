@@ -150,6 +150,37 @@ def test_predict_prints_readable_answers(saved_model, capsys):
     assert len(answer["pooled_output"]) == 12 and answer["num_tokens"] > 3
 
 
+@pytest.mark.parametrize("pooling", ["pooled", "mean"])
+def test_predict_writes_embeddings_of_a_file(saved_model, tmp_path, capsys, pooling):
+    texts = ["the river", "a", "his brother was built near New York, 1990", "a train"]
+    (tmp_path / "texts").write_text("\n".join(texts))
+    binaries.run(
+        predict,
+        f"--saved_model={saved_model}",
+        "--signature=encode",
+        f"--input={tmp_path / 'texts'}",
+        f"--output={tmp_path / 'out.npz'}",
+        f"--pooling={pooling}",
+        "--batch_size=3",
+    )
+    assert capsys.readouterr().out.endswith("out.npz: 4 embeddings\n")
+    found = np.load(tmp_path / "out.npz")["embedding"]
+    encode = tf.saved_model.load(str(saved_model)).signatures["encode"]
+    for text, embedding in zip(texts, found, strict=True):
+        alone = encode(text=tf.constant([text]))
+        expected = alone["pooled_output"][0]
+        if pooling == "mean":
+            expected = tf.reduce_mean(alone["sequence_output"][0], 0)
+        np.testing.assert_allclose(embedding, expected, atol=1e-6)
+
+
+def test_embeddings_are_of_encode_alone(saved_model, tmp_path, capsys):
+    error = binaries.error_of(
+        capsys, predict, f"--saved_model={saved_model}", "--output=a.npz", "a [MASK]"
+    )
+    assert "--signature must be encode; received fill_mask" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
