@@ -1,13 +1,18 @@
 """Writes a trained model as a SavedModel whose signatures take strings.
 
 python -m albert_tf.export --model_dir=RUN --output_dir=SAVED_MODEL
+python -m albert_tf.export --model_dir=RUN --output_dir=MODELS --version=3
+python -m albert_tf.export --model_dir=RUN --output_dir=ENCODER --form=encoder
 
 RUN is the folder of a pre-training (signatures encode, fill_mask, sentence_order) or of
-a fine-tuning (one signature: classify, tag, answer or choose).
+a fine-tuning (one signature: classify, tag, answer or choose). With --version the
+SavedModel is MODELS/3, as TensorFlow Serving looks for it. The encoder takes ids, gives
+all its layers, and can be trained on in Keras.
 """
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from absl import flags
@@ -15,9 +20,11 @@ from absl import flags
 from albert_tf import (
     binary,
     checkpoint,
+    encoder,
     files,
     layers,
     models,
+    reusable_encoder,
     schema,
     serving,
     task_runs,
@@ -27,6 +34,7 @@ from albert_tf import config as config_lib
 from albert_tf.task_serving import base as task_serving
 from albert_tf.task_serving import folder as serving_folder
 
+FORMS = ("text", "encoder")
 Serving = serving.PretrainedServing | task_serving.TaskServing
 
 
@@ -48,6 +56,21 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "of a pre-training, and the best of a fine-tuning.",
         flag_values,
     )
+    flags.DEFINE_enum(
+        "form",
+        "text",
+        FORMS,
+        "text: strings in, answers out. encoder: ids in, all layers out, weights that "
+        "can be trained on.",
+        flag_values,
+    )
+    flags.DEFINE_integer(
+        "version",
+        None,
+        "Writes to the subfolder of this number, as TensorFlow Serving looks for it.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
     flags.mark_flags_as_required(["model_dir", "output_dir"], flag_values)
 
 
@@ -63,6 +86,46 @@ def load_serving(model_dir: str, checkpoint_path: str = "") -> tuple[Serving, st
       ValueError: the folder holds no run, or its files do not fit each other.
     """
     model_dir = task_runs.best_folder(model_dir)
+    config, tokenizer = _read(model_dir)
+    if config.task.name:
+        return serving_folder.load_serving(
+            model_dir, config, tokenizer, checkpoint_path
+        )
+    model = models.build_pretraining_model(
+        config.model, config.train.seed, layers.Compute(config.train.compute_dtype)
+    )
+    if checkpoint_path:
+        checkpoint.restore_parts(checkpoint_path, model=model)
+    path = checkpoint_path or checkpoint.restore_model(model_dir, model)
+    module = serving.PretrainedServing(model, tokenizer, config.data.max_seq_length)
+    return module, path
+
+
+def load_encoder(
+    model_dir: str, checkpoint_path: str = ""
+) -> tuple[encoder.Encoder, str]:
+    """The encoder of a run alone, and the path of its checkpoint.
+
+    Takes and raises what `load_serving` does.
+    """
+    model_dir = task_runs.best_folder(model_dir)
+    config, _ = _read(model_dir)
+    # Its heads are left away, but a whole model knows how to make its variables.
+    model = models.build_pretraining_model(
+        config.model, config.train.seed, layers.Compute(config.train.compute_dtype)
+    )
+    best = checkpoint.best_path(model_dir) if config.task.name else None
+    path = checkpoint_path or best or checkpoint.newest_path(model_dir)
+    checkpoint.restore_parts(path, model=tf.train.Checkpoint(encoder=model.encoder))
+    return model.encoder, path
+
+
+def _read(model_dir: str) -> tuple[config_lib.Config, tokenization.Tokenizer]:
+    """Configuration and tokenizer of a run.
+
+    Raises:
+      ValueError: there is no run, or its files do not fit each other.
+    """
     config_path = os.path.join(model_dir, schema.CONFIG_FILE)
     if not tf.io.gfile.exists(config_path):
         raise ValueError(
@@ -79,22 +142,11 @@ def load_serving(model_dir: str, checkpoint_path: str = "") -> tuple[Serving, st
             f"the vocabulary in {model_dir} has {tokenizer.vocab_size} pieces, but the "
             f"model has {config.model.vocab_size}; put back the vocabulary of the run"
         )
-    if config.task.name:
-        return serving_folder.load_serving(
-            model_dir, config, tokenizer, checkpoint_path
-        )
-    model = models.build_pretraining_model(
-        config.model, config.train.seed, layers.Compute(config.train.compute_dtype)
-    )
-    if checkpoint_path:
-        checkpoint.restore_parts(checkpoint_path, model=model)
-    path = checkpoint_path or checkpoint.restore_model(model_dir, model)
-    module = serving.PretrainedServing(model, tokenizer, config.data.max_seq_length)
-    return module, path
+    return config, tokenizer
 
 
 def export(
-    model_dir: str, output_dir: str, checkpoint_path: str = ""
+    model_dir: str, output_dir: str, checkpoint_path: str = "", form: str = "text"
 ) -> tuple[str, list[str]]:
     """Writes the SavedModel.
 
@@ -102,9 +154,11 @@ def export(
       model_dir: the folder of the run.
       output_dir: the folder of the SavedModel.
       checkpoint_path: as `load_serving` takes it.
+      form: one of `FORMS`.
 
     Returns:
-      The path of the checkpoint it holds, and the names of its signatures.
+      The path of the checkpoint it holds, and the names of its signatures; an encoder
+      has none, and is called.
 
     Raises:
       ValueError: `model_dir` holds no run, or `output_dir` is not empty or cannot be
@@ -117,13 +171,20 @@ def export(
             f"--output_dir must be new or empty; {output_dir} is not. Remove it or "
             "choose another"
         )
-    module, path = load_serving(model_dir, checkpoint_path)
+    signatures: dict[str, Any] = {}
+    saved: Any
+    if form == "encoder":
+        encoder_alone, path = load_encoder(model_dir, checkpoint_path)
+        saved = reusable_encoder.make(encoder_alone)
+    else:
+        saved, path = load_serving(model_dir, checkpoint_path)
+        signatures = saved.signatures
     whole = output_dir.rstrip("/")
     # A remote folder is renamed file by file, and one busy answer on the way makes
     # TensorFlow say that there is no such folder; saved_model.pb comes late there too.
     temporary = whole if files.is_remote(whole) else whole + ".incomplete"
     try:
-        tf.saved_model.save(module, temporary, signatures=module.signatures)
+        tf.saved_model.save(saved, temporary, signatures=signatures or None)
         if temporary != whole:
             if tf.io.gfile.exists(whole):
                 tf.io.gfile.rmtree(whole)  # it is empty
@@ -132,17 +193,21 @@ def export(
         raise ValueError(
             f"--output_dir must be a folder that can be written: {error.message}"
         ) from error
-    return path, list(module.signatures)
+    return path, list(signatures)
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Exports what the flags say."""
     with binary.user_errors():
         binary.refuse_arguments(argv)
+        folder = flag_values.output_dir
+        if flag_values.version is not None:
+            folder = os.path.join(folder, str(flag_values.version))
+            files.make_folder(flag_values.output_dir)
         path, names = export(
-            flag_values.model_dir, flag_values.output_dir, flag_values.checkpoint
+            flag_values.model_dir, folder, flag_values.checkpoint, flag_values.form
         )
-    print(f"{flag_values.output_dir}: {', '.join(names)} of {path}")
+    print(f"{folder}: {', '.join(names) or flag_values.form} of {path}")
 
 
 if __name__ == "__main__":

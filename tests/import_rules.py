@@ -59,6 +59,7 @@ ALBERT_TF = (
     ),
     (
         "4c",
+        "reusable_encoder",
         "serving",
         "model_speed/",
         "train_speed/",
