@@ -23,13 +23,20 @@ folder = pathlib.Path(os.environ["STAND_IN_CLOUD"])
 script_file = folder / "script.json"
 
 
+def write(path, value):
+    # In one piece: a call that is ended in the middle must leave what was there.
+    unfinished = path.with_suffix(f".{{os.getpid()}}")
+    unfinished.write_text(json.dumps(value))
+    os.replace(unfinished, path)
+
+
 def pop(key, default):
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         script = json.loads(script_file.read_text())
         values = script.get(key, [])
         value = values.pop(0) if values else default
-        script_file.write_text(json.dumps(script))
+        write(script_file, script)
     return value
 
 
@@ -41,7 +48,7 @@ def append(path, value):
 def words(new=None):
     path = folder / "words.json"
     if new is not None:
-        path.write_text(json.dumps(new))
+        write(path, new)
     return json.loads(path.read_text()) if path.exists() else []
 """
 
