@@ -25,13 +25,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (registers the tokenizer's op)
 from absl import flags
 
-from albert_tf import binary, files, text_embeddings
+from albert_tf import binary, files, saved_models, text_embeddings, tokenization
 from albert_tf.task_serving import asking
 
-MASK = "[MASK]"
 # Where a SavedModel has several, the first of these is asked.
 SIGNATURES = ("fill_mask", "sentence_order", "encode", *asking.FORMS)
 
@@ -79,83 +77,18 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.mark_flags_as_required(["saved_model"], flag_values)
 
 
-def load(path: str):
-    """The SavedModel in the folder `path`.
-
-    Raises:
-      ValueError: there is none.
-    """
-    if not tf.saved_model.contains_saved_model(path):
-        raise ValueError(
-            f"--saved_model must be a SavedModel; {path} holds none. Make one with "
-            "albert_tf.export"
-        )
-    return tf.saved_model.load(path)
-
-
 def fill_masks(signature, texts: Sequence[str], top_k: int) -> list[dict[str, Any]]:
-    """Candidates for each [MASK].
-
-    Returns:
-      A dict a text: `text`, and `masks`, a list a mask of candidates with `token` (as
-      read, "▁" for the begin of a word) and `probability`, best first.
+    """Candidates for each [MASK], as saved_models.fill_masks gives them.
 
     Raises:
       ValueError: a text has no [MASK], or one that lies beyond the longest input.
     """
     for text in texts:
-        if MASK not in text:
-            raise ValueError(f"each text must hold {MASK}; received {text!r}")
-    found = signature(text=tf.constant(texts), top_k=tf.constant(top_k))
-    answers: list[dict[str, Any]] = [{"text": text, "masks": []} for text in texts]
-    for index, tokens, probabilities in zip(
-        found["text_index"].numpy(),
-        found["token"].numpy(),
-        found["probability"].numpy(),
-        strict=True,
-    ):
-        answers[index]["masks"].append(
-            [
-                {"token": token.decode(), "probability": float(probability)}
-                for token, probability in zip(tokens, probabilities, strict=True)
-            ]
-        )
+        saved_models.check_mask(text)
+    answers = saved_models.fill_masks(signature, texts, top_k)
     for answer in answers:
-        missing = answer["text"].count(MASK) - len(answer["masks"])
-        if missing:
-            raise ValueError(
-                f"a text must not be longer than the model's sequence; {missing} "
-                f"{MASK} lie beyond its end in {answer['text']!r}"
-            )
+        saved_models.check_found(answer)
     return answers
-
-
-def sentence_orders(signature, pairs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Dicts of `first`, `second` and `probability` that they stand in this order."""
-    found = signature(
-        first=tf.constant([first for first, _ in pairs]),
-        second=tf.constant([second for _, second in pairs]),
-    )
-    return [
-        {"first": first, "second": second, "probability": float(probability)}
-        for (first, second), probability in zip(
-            pairs, found["probability"].numpy(), strict=True
-        )
-    ]
-
-
-def encodings(signature, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Dicts of `text`, `num_tokens` and `pooled_output`, a list of H numbers."""
-    found = signature(text=tf.constant(texts))
-    return [
-        {"text": text, "num_tokens": int(mask.sum()), "pooled_output": pooled.tolist()}
-        for text, mask, pooled in zip(
-            texts,
-            found["input_mask"].numpy(),
-            found["pooled_output"].numpy(),
-            strict=True,
-        )
-    ]
 
 
 def _write_embeddings(model, name: str, examples, flag_values) -> None:
@@ -195,7 +128,7 @@ def _word(candidate: dict[str, Any]) -> str:
 def _filled_text(answer: dict[str, Any]) -> str:
     text = answer["text"]
     for candidates in answer["masks"]:
-        text = text.replace(MASK, _word(candidates[0]), 1)
+        text = text.replace(tokenization.MASK, _word(candidates[0]), 1)
     return text
 
 
@@ -229,11 +162,13 @@ def _forms(top_k: int) -> dict[str, asking.Form]:
         return fill_masks(signature, [fields[0] for fields in examples], top_k)
 
     def encode(signature, examples):
-        return encodings(signature, [fields[0] for fields in examples])
+        return saved_models.encodings(signature, [fields[0] for fields in examples])
 
     return {
         "fill_mask": asking.Form("a text", 1, 1, fill, _show_filled),
-        "sentence_order": asking.Form("two texts", 2, 2, sentence_orders, _show_order),
+        "sentence_order": asking.Form(
+            "two texts", 2, 2, saved_models.sentence_orders, _show_order
+        ),
         "encode": asking.Form("a text", 1, 1, encode, _show_encoding),
         **asking.FORMS,
     }
@@ -340,7 +275,7 @@ def _answers(
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Answers for the texts of the command line, of a file or of standard input."""
     with binary.user_errors():
-        model = load(flag_values.saved_model)
+        model = saved_models.load(flag_values.saved_model)
         name = _chosen(model, flag_values.signature)
         form = _forms(flag_values.top_k)[name]
         examples = _examples(form, argv[1:], flag_values.input)

@@ -71,8 +71,15 @@ ALBERT_TF = (
         "task_folder",
         "task_results",
     ),
-    ("4d", "interchange/", "task_errors", "task_predictions", "task_serving/"),
-    ("4e", "fine_tuning", "task_report"),
+    (
+        "4d",
+        "interchange/",
+        "saved_models",
+        "task_errors",
+        "task_predictions",
+        "task_serving/",
+    ),
+    ("4e", "fine_tuning", "task_report", "web/"),
     ("5a", "training_flags"),
     (
         "5b",
@@ -89,6 +96,7 @@ ALBERT_TF = (
         "predict",
         "pretrain",
         "report",
+        "serve",
         "submit",
     ),
 )

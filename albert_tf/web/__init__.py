@@ -1,0 +1,1 @@
+"""The web server in front of a SavedModel."""

@@ -1,0 +1,151 @@
+"""The routes of the server, and its life from loading to stopping."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import fastapi
+from fastapi import responses
+
+from albert_tf.web import (
+    api_page,
+    errors,
+    guards,
+    metrics,
+    model,
+    page,
+    schemas,
+    service,
+)
+from albert_tf.web import settings as settings_lib
+
+_PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/model")
+_METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.ErrorResponse, "description": description}
+    for status, description in (
+        (400, "The body is not UTF-8."),
+        (413, "The body has too many bytes."),
+        (422, "The body is no JSON, or not what is told above."),
+        (429, "Too many requests from this address; Retry-After says when."),
+        (503, "Too many texts wait, or the model is being loaded."),
+    )
+}
+
+
+def create(
+    load: Callable[[], Mapping[str, model.Function]],
+    settings: settings_lib.Settings,
+    on_loaded: Callable[[BaseException | None], None],
+) -> fastapi.FastAPI:
+    """The server, as an ASGI application that loads its model when it starts.
+
+    Args:
+      load: gives the model's functions by signature; is called in a thread.
+      settings: limits and batching.
+      on_loaded: is told, once, that the model answers, or why it could not be loaded.
+    """
+    counted = metrics.Metrics()
+    served = service.Service(settings, counted)
+
+    async def load_model(app: fastapi.FastAPI) -> None:
+        outcomes = await asyncio.gather(asyncio.to_thread(load), return_exceptions=True)
+        found = outcomes[0]
+        if isinstance(found, BaseException):
+            on_loaded(found)
+            return
+        served.open(found)
+        _add_endpoints(app, served)
+        on_loaded(None)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
+        loading = asyncio.create_task(load_model(app))
+        yield
+        await loading
+        await asyncio.to_thread(served.close)
+
+    app = fastapi.FastAPI(
+        title="albert_tf",
+        summary="An ALBERT model: text in, answers out.",
+        version="1",
+        lifespan=lifespan,
+        # The framework's own pages load their scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+    )
+    errors.handle(app, settings, served)
+    _add_pages(app)
+    _add_state(app, served, counted)
+    # The last one added sees a request first.
+    app.add_middleware(guards.SizeLimited, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        guards.RateLimited, requests_per_second=settings.requests_per_second
+    )
+    paths = {*_PATHS, *(endpoint.path for endpoint in schemas.ENDPOINTS)}
+    app.add_middleware(guards.Measured, counted=counted, paths=paths)
+    return app
+
+
+def _add_endpoints(app: fastapi.FastAPI, served: service.Service) -> None:
+    for endpoint in served.endpoints:
+        app.add_api_route(
+            endpoint.path,
+            _route(endpoint, served),
+            methods=["POST"],
+            name=endpoint.name,
+            summary=endpoint.summary,
+            response_model=endpoint.response,
+            response_model_exclude_unset=True,
+            responses=_ERRORS,
+        )
+    app.openapi_schema = None  # it is made anew, with them
+
+
+def _route(endpoint: schemas.Endpoint, served: service.Service) -> Callable:
+    async def ask(body):
+        return {"answers": await served.ask(endpoint.name, body.items())}
+
+    # The framework reads from here how to parse the body.
+    ask.__annotations__["body"] = endpoint.request
+    return ask
+
+
+def _add_pages(app: fastapi.FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def show_page() -> responses.Response:
+        return responses.HTMLResponse(page.HTML, headers=page.HEADERS)
+
+    @app.get("/docs", include_in_schema=False)
+    async def show_api() -> responses.Response:
+        html = api_page.render(app.openapi())
+        return responses.HTMLResponse(html, headers=api_page.HEADERS)
+
+
+def _add_state(
+    app: fastapi.FastAPI, served: service.Service, counted: metrics.Metrics
+) -> None:
+    @app.get("/healthz", summary="Whether the server runs.")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get(
+        "/readyz",
+        summary="Whether the model is loaded.",
+        responses={503: {"description": "It is not, or the server stops."}},
+    )
+    async def readyz(response: fastapi.Response) -> dict[str, str]:
+        response.status_code = 200 if served.is_ready else 503
+        return {"status": "ready" if served.is_ready else "not ready"}
+
+    @app.get("/metrics", summary="Counts and times, for Prometheus.")
+    async def show_metrics() -> responses.PlainTextResponse:
+        return responses.PlainTextResponse(counted.text(), media_type=_METRICS_TYPE)
+
+    @app.get("/v1/model", summary="The endpoints that the model has.")
+    async def describe() -> schemas.ModelResponse:
+        return schemas.ModelResponse(
+            status="ready" if served.is_ready else "not ready",
+            endpoints=[endpoint.name for endpoint in served.endpoints],
+        )

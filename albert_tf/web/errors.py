@@ -1,0 +1,116 @@
+"""What goes wrong, as a status and a plain message."""
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import fastapi
+from fastapi import exceptions, responses
+from starlette import exceptions as http_exceptions
+
+from albert_tf.web import batching, guards, model, schemas, service
+from albert_tf.web import settings as settings_lib
+
+_NUM_SHOWN = 3
+_MAX_PATH = 60
+_SOON = {"Retry-After": "1"}
+# What the framework says by status alone, and what it means here.
+_PLAIN = {
+    400: "the body must be JSON in UTF-8; received what cannot be read as that",
+    404: "there is no such page; GET /v1/model names the endpoints of this model",
+    405: "this page does not take that method; /docs tells what is taken",
+}
+
+
+def handle(
+    app: fastapi.FastAPI,
+    settings: settings_lib.Settings,
+    served: service.Service,
+) -> None:
+    """Gives an app its handlers."""
+    plain = {**_PLAIN, 413: guards.too_large(settings.max_body_bytes)}
+
+    async def http_error(request, error: http_exceptions.HTTPException):
+        if error.status_code == 404 and _is_early(request.url.path, served):
+            return answer(503, service.LOADING, _SOON)
+        message = plain.get(error.status_code, error.detail)
+        return answer(error.status_code, message, error.headers)
+
+    async def invalid(request, error: exceptions.RequestValidationError):
+        return answer(422, message_of(error.errors()))
+
+    async def unanswerable(request, error: model.Unanswerable):
+        return answer(422, str(error))
+
+    async def busy(request, error: RuntimeError):
+        return answer(503, str(error), _SOON)
+
+    async def fault(request, error: Exception):
+        # The server logs the traceback, which is nothing for strangers.
+        return answer(500, "the server failed on this request; its log says why")
+
+    app.exception_handler(http_exceptions.HTTPException)(http_error)
+    app.exception_handler(exceptions.RequestValidationError)(invalid)
+    app.exception_handler(model.Unanswerable)(unanswerable)
+    for kind in (batching.QueueFull, batching.Closed, service.NotReady):
+        app.exception_handler(kind)(busy)
+    app.exception_handler(500)(fault)
+
+
+def _is_early(path: str, served: service.Service) -> bool:
+    """Whether the path is of an endpoint that the model, once loaded, may have."""
+    known = (endpoint.path for endpoint in schemas.ENDPOINTS)
+    return not served.is_ready and path in known
+
+
+def answer(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> responses.JSONResponse:
+    """An error, in the form that all have."""
+    return responses.JSONResponse({"error": message}, status, headers=headers)
+
+
+def message_of(errors: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with a body, for its author.
+
+    Args:
+      errors: as pydantic lists them.
+    """
+    shown = [_one(error) for error in errors[:_NUM_SHOWN]]
+    if len(errors) > _NUM_SHOWN:
+        shown.append(f"and {len(errors) - _NUM_SHOWN} more")
+    return "; ".join(shown)
+
+
+def _one(error: Mapping[str, Any]) -> str:
+    """One error: where, the rule, and what was received."""
+    place = list(error["loc"])
+    if error["type"] == "json_invalid":
+        return f"the body must be JSON; {error['ctx']['error']} at character {place[1]}"
+    received = error["input"]
+    if place == ["body"]:
+        if error["type"] == "missing":
+            return "there must be a body, a JSON object; received none"
+        if isinstance(received, bytes):
+            return (
+                "the header Content-Type must be application/json; received another, "
+                "or none"
+            )
+        return f"the body must be a JSON object; received {reprlib.repr(received)}"
+    where = _path(place[1:])
+    if error["type"] == "missing":
+        return f"{where} must be given; received {reprlib.repr(received)}"
+    if error["type"] == "extra_forbidden":
+        return f"{where} is unknown; remove it, or see /docs for the right name"
+    if error["type"] == "value_error":  # ours, which says what was received
+        return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+    size = f", {len(received)} long" if isinstance(received, str | list) else ""
+    return f"{where}: {error['msg']}; received {reprlib.repr(received)}{size}"
+
+
+def _path(place: Sequence[int | str]) -> str:
+    """`texts[1]`, `examples[0].question` and the like."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    path = "".join(parts).removeprefix(".")[:_MAX_PATH]
+    # A name may be anything that JSON can hold, half of a character too.
+    return path.encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,64 @@
+"""What the server counts, for Prometheus."""
+
+from collections.abc import Callable
+
+import prometheus_client
+
+BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """The metrics of one server, in a registry of its own."""
+
+    def __init__(self):
+        self._registry = prometheus_client.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=self._registry)
+        self._requests = prometheus_client.Counter(
+            "albert_requests",
+            "Requests answered, by endpoint and HTTP status.",
+            ["endpoint", "status"],
+            registry=self._registry,
+        )
+        self._seconds = prometheus_client.Histogram(
+            "albert_request_seconds",
+            "From a request's head to the end of its answer.",
+            ["endpoint"],
+            registry=self._registry,
+        )
+        self._batch_size = prometheus_client.Histogram(
+            "albert_batch_size",
+            "Texts that went through the model at a time.",
+            ["endpoint"],
+            buckets=BATCH_SIZES,
+            registry=self._registry,
+        )
+        self._queue_length = prometheus_client.Gauge(
+            "albert_queue_length",
+            "Texts that wait for the model.",
+            ["endpoint"],
+            registry=self._registry,
+        )
+
+    def count_request(self, endpoint: str, status: int, seconds: float) -> None:
+        """Counts one answered request."""
+        self._requests.labels(endpoint, str(status)).inc()
+        self._seconds.labels(endpoint).observe(seconds)
+
+    def watch_queue(
+        self, endpoint: str, num_waiting: Callable[[], int]
+    ) -> Callable[[int], None]:
+        """Shows a queue from now on.
+
+        Args:
+          endpoint: its label.
+          num_waiting: how many texts wait now.
+
+        Returns:
+          What to call with the size of each batch.
+        """
+        self._queue_length.labels(endpoint).set_function(num_waiting)
+        return self._batch_size.labels(endpoint).observe
+
+    def text(self) -> bytes:
+        """All of them, in Prometheus' text format."""
+        return prometheus_client.generate_latest(self._registry)

@@ -1,0 +1,81 @@
+"""A model behind queues: while it loads, while it answers, and when it stops."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.web import batching, metrics, model, schemas
+from albert_tf.web import settings as settings_lib
+
+LOADING = "the model is not loaded; ask again in some seconds"
+
+
+class NotReady(RuntimeError):
+    """The model is not loaded yet."""
+
+
+class Service:
+    """One queue and one worker for each endpoint of a model."""
+
+    def __init__(
+        self,
+        settings: settings_lib.Settings,
+        server_metrics: metrics.Metrics,
+    ):
+        self._settings = settings
+        self._metrics = server_metrics
+        self._batchers: dict[str, batching.Batcher] = {}
+
+    @property
+    def endpoints(self) -> tuple[schemas.Endpoint, ...]:
+        """Those that the model has; none before it is loaded, or after `close`."""
+        return tuple(e for e in schemas.ENDPOINTS if e.name in self._batchers)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model is loaded, and the server not about to stop."""
+        return bool(self._batchers)
+
+    def open(self, functions: Mapping[str, model.Function]) -> None:
+        """Begins to answer.
+
+        Args:
+          functions: by signature, as web.model gives them.
+        """
+        for endpoint in schemas.ENDPOINTS:
+            if endpoint.signature in functions:
+                self._open_endpoint(endpoint.name, functions[endpoint.signature])
+
+    def _open_endpoint(self, name: str, function: model.Function) -> None:
+        # Only when the endpoint has its batcher is there a queue to be seen.
+        on_batch = self._metrics.watch_queue(name, lambda: self._num_waiting(name))
+        self._batchers[name] = batching.Batcher(
+            function,
+            self._settings.max_batch_size,
+            self._settings.max_wait_ms,
+            self._settings.max_queue,
+            on_batch,
+        )
+
+    def _num_waiting(self, name: str) -> int:
+        batcher = self._batchers.get(name)
+        return batcher.num_waiting if batcher else 0
+
+    async def ask(self, name: str, items: Sequence[Any]) -> list[Any]:
+        """The answers to all items, in their order.
+
+        Raises:
+          NotReady: the model is not loaded, or the server stops.
+          batching.QueueFull: too many wait.
+          model.Unanswerable: an item cannot be answered.
+        """
+        if name not in self._batchers:
+            raise NotReady(LOADING)
+        futures = self._batchers[name].submit(items)
+        return await asyncio.gather(*map(asyncio.wrap_future, futures))
+
+    def close(self) -> None:
+        """Answers what waits, and ends the threads."""
+        batchers, self._batchers = self._batchers, {}
+        for batcher in batchers.values():
+            batcher.close()
