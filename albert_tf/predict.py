@@ -32,8 +32,6 @@ from albert_tf.task_serving import asking
 
 # Where a SavedModel has several, the first of these is asked.
 SIGNATURES = ("fill_mask", "sentence_order", "encode", *asking.FORMS)
-
-
 POOLINGS = ("pooled", "mean")
 
 

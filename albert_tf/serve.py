@@ -1,7 +1,7 @@
-r"""Serves a SavedModel made by albert_tf.export: a JSON API, and a page to try it.
+"""Serves a SavedModel made by albert_tf.export: a JSON API, and a page to try it.
 
-  python -m albert_tf.serve --saved_model=DIR
-  python -m albert_tf.serve --saved_model=DIR --port=8000 --host=127.0.0.1
+python -m albert_tf.serve --saved_model=DIR
+python -m albert_tf.serve --saved_model=DIR --port=8000 --host=127.0.0.1
 
 What can be asked depends on the model: masks, sentence order and embeddings of a
 pre-trained one, or the task of a fine-tuned one. / is the page, /docs tells the API.

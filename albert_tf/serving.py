@@ -68,7 +68,7 @@ class PretrainedServing(tf.Module):
 
         Args:
           text: string [T], each with any number of "[MASK]".
-          top_k: int32 scalar, K.
+          top_k: int32 scalar, K; beyond the vocabulary there is no more than that.
 
         Returns:
           `text_index` int32 [M], the text that a mask stands in; `position` int32
@@ -83,6 +83,7 @@ class PretrainedServing(tf.Module):
         positions = tf.range(tf.shape(places)[0])[None]  # [1, M]
         word_embeddings = self.model.encoder.embeddings.word_embeddings
         logits = self.model.masked_lm(at_masks, positions, word_embeddings).logits[0]
+        top_k = tf.minimum(top_k, len(self._pieces))
         best = tf.math.top_k(tf.nn.softmax(logits), top_k)  # [M, K]
         return {
             "text_index": tf.cast(places[:, 0], tf.int32),
