@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 # Before anything imports TensorFlow: the tests hold what a CPU computes, on machines
 # with a GPU too, and the runtime's information lines would bury pytest's.
@@ -11,6 +12,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import pytest  # noqa: E402  (the environment comes first)
+
+# A shell starts what runs in its background with Ctrl-C ignored, and processes that
+# tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _TESTS = pathlib.Path(__file__).resolve().parent
 
