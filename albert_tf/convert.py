@@ -102,10 +102,9 @@ def convert(source: str, target: str, options: portable.ReadOptions) -> list[str
             if files.exists(folder):
                 tf.io.gfile.rmtree(folder)  # it is empty
             tf.io.gfile.rename(temporary, folder)
-    except BaseException:
-        if temporary != folder:
+    finally:
+        if temporary != folder and files.exists(temporary):
             tf.io.gfile.rmtree(temporary)
-        raise
     return report.lines
 
 

@@ -75,11 +75,3 @@ def outputs_of(model: portable.Portable) -> dict[str, np.ndarray]:
         "mlm_logits": found.mlm.logits.numpy(),
         "pair_logits": found.pair_logits.numpy(),
     }
-
-
-def by_path(network, name: str):
-    """The variable of a network that a name of ours stands for."""
-    value = network
-    for part in name.split("/"):
-        value = value[int(part)] if part.isdigit() else getattr(value, part)
-    return value

@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -316,9 +317,9 @@ def test_keras_hub_cuts_normalized_texts_the_same(tmp_path):
         found = np.asarray(theirs(tokenization.normalize(text))).tolist()
         if found != tokenizer.encode(text):
             differing.append(text)
-    # It does not cut "1990," again so that the comma stands alone.
-    rest = [text for text in differing if not any(c.isdigit() for c in text)]
-    assert rest == []
+    # It does not cut "1990," again so that the comma stands alone; and "1٬000" and such
+    # end in a tie of "0 00" and "00 0".
+    assert [t for t in differing if not re.search(r"\d,|\D000$", t)] == []
     assert len(differing) < len(texts) / 10
 
 

@@ -228,10 +228,10 @@ def variables(
     last = (portable.HEAD,) if head else (portable.MASKED_LM, portable.SENTENCE_ORDER)
     parts = (portable.ENCODER, portable.POOLER, *last)
     for name in names.shapes_of(model.encoder.config, parts, head):
-        yield name, _by_path(model, name)
+        yield name, by_path(model, name)
 
 
-def _by_path(model, name: str) -> tf.Variable:
+def by_path(model, name: str) -> tf.Variable:
     """The variable at the end of a path of attributes and indices."""
     value = model
     for part in name.split("/"):

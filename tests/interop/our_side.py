@@ -15,7 +15,7 @@ import sys
 import numpy as np
 
 from albert_tf import task_models
-from albert_tf.interchange import hugging_face, portable, tables
+from albert_tf.interchange import hugging_face, ours, portable, tables
 from tests import portable_models, small_run
 
 _PARTS = {
@@ -85,7 +85,7 @@ def outputs_of(model: portable.Portable) -> dict[str, np.ndarray]:
         model.config, model.head.kind, seed=1, **settings
     )
     for name, value in model.weights.items():
-        portable_models.by_path(network, name).assign(value)
+        ours.by_path(network, name).assign(value)
     if model.head.kind == "multiple_choice":
         features = {name: value[None] for name, value in features.items()}
     found = network(features)._asdict()
