@@ -71,9 +71,7 @@ def read(
         "  layer norm is taken to follow each sub-layer; nothing in a checkpoint tells "
         "the variant that puts it before (modeling_preln.py), which is not read"
     )
-    vocab = None
-    if options.vocab_path:
-        vocab = folders.read_vocab(options.vocab_path, config.vocab_size)
+    vocab = folders.choose_vocab(options.vocab_path, None, config.vocab_size)
     return portable.Portable(
         config=config,
         weights=weights,

@@ -110,6 +110,17 @@ def find_any(folder: str, *patterns: str) -> str | None:
     return next(fitting, None)
 
 
+def choose_vocab(given: str, beside: str | None, vocab_size: int) -> bytes | None:
+    """The vocabulary that the user gives, or the one beside a model, or None.
+
+    Raises:
+      ValueError: it is damaged, of another size, or given and not there.
+    """
+    if not given and (beside is None or not files.exists(beside)):
+        return None
+    return read_vocab(given or str(beside), vocab_size)
+
+
 def read_vocab(path: str, vocab_size: int) -> bytes:
     """A SentencePiece model with as many pieces as a model has rows.
 

@@ -47,10 +47,9 @@ def read(
     weights = tables.to_ours(
         _entries(config, parts, head), theirs, shapes, path, [], report
     )
-    vocab_path = options.vocab_path or os.path.join(path, _VOCAB_FILE)
-    vocab = None
-    if options.vocab_path or files.exists(vocab_path):
-        vocab = folders.read_vocab(vocab_path, config.vocab_size)
+    vocab = folders.choose_vocab(
+        options.vocab_path, os.path.join(path, _VOCAB_FILE), config.vocab_size
+    )
     return portable.Portable(config=config, weights=weights, vocab=vocab, head=head)
 
 

@@ -69,10 +69,8 @@ def read(
                 for suffix in (_FIRST, _SECOND)
             )
         )
-    vocab_path = options.vocab_path or folders.find(folder, "*.model")
-    vocab = None
-    if vocab_path:
-        vocab = folders.read_vocab(vocab_path, config.vocab_size)
+    beside = folders.find(folder, "*.model")
+    vocab = folders.choose_vocab(options.vocab_path, beside, config.vocab_size)
     return portable.Portable(
         config=config,
         weights=weights,
