@@ -72,14 +72,23 @@ def bars(page, endpoint):
     ]
 
 
+def answer_to(page, endpoint):
+    """What the page shows when it is asked, once it shows something; no error."""
+    section = page.locator("section", has=page.locator(f"#{endpoint}-answer"))
+    section.get_by_role("button", name="Ask").click()
+    answer = page.locator(f"#{endpoint}-answer")
+    sync_api.expect(answer).not_to_be_empty()
+    assert answer.locator(".error").all_inner_texts() == []
+    return answer
+
+
 def test_a_person_sees_candidates_for_each_mask(pretrained, page):
     text = f"{HTML} is [MASK] the [MASK]."
     page.goto(pretrained.url)
     page.get_by_label("A sentence").fill(text)
     page.get_by_label("Candidates for each [MASK]").fill("3")
-    page.get_by_role("button", name="Ask").first.click()
-    answer = page.locator("#fill-mask-answer")
-    sync_api.expect(answer.locator("h3")).to_have_text(["[MASK] 1", "[MASK] 2"])
+    answer = answer_to(page, "fill-mask")
+    assert answer.locator("h3").all_inner_texts() == ["[MASK] 1", "[MASK] 2"]
     (expected,) = pretrained.ask("fill-mask", texts=[text], top_k=3).answers
     words = [
         (
@@ -102,8 +111,7 @@ def test_a_person_sees_candidates_for_each_mask(pretrained, page):
 def test_it_fits_a_phone_and_names_its_fields(pretrained, page):
     page.goto(pretrained.url)
     page.get_by_label("A sentence").fill("[MASK] " + "x" * 200)
-    page.get_by_role("button", name="Ask").first.click()
-    sync_api.expect(page.locator("#fill-mask-answer h3")).to_have_count(1)
+    assert answer_to(page, "fill-mask").locator("h3").count() == 1
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     for field in page.locator("input, textarea").all():
         name = field.get_attribute("id")
@@ -134,9 +142,7 @@ def test_a_fine_tuned_model_has_the_form_of_its_task(page):
         page.goto(server.url)
         page.get_by_label("Text").fill(context)
         page.get_by_label("Question").fill("Where does it run?")
-        page.get_by_role("button", name="Ask").click()
-        marked = page.locator("#answer-answer mark")
-        sync_api.expect(marked).to_have_count(1)
+        marked = answer_to(page, "answer").locator("mark")
         (expected,) = server.ask(
             "answer", examples=[{"question": "Where does it run?", "context": context}]
         ).answers
@@ -197,9 +203,7 @@ def test_answers_of_each_task_are_shown(page, endpoint, fields, answer, shown):
         page.goto(server.url)
         for label, value in fields.items():
             page.get_by_label(re.compile(rf"^{label}\b")).fill(value)
-        page.get_by_role("button", name="Ask").click()
-        output = page.locator(f"#{endpoint}-answer")
-        sync_api.expect(output).not_to_be_empty()
+        output = answer_to(page, endpoint)
     if isinstance(shown, str):
         assert output.inner_text().strip() == shown
     else:

@@ -77,9 +77,7 @@ def running(load, *, waits_for_model: bool = True, **settings: Any):
     with serve.listen("127.0.0.1", 0) as listening:
         server = Server(listening.getsockname()[1])
         app = app_lib.create(load, settings_lib.Settings(**settings), server.on_loaded)
-        engine = uvicorn.Server(
-            uvicorn.Config(app, log_config=None, log_level="critical")
-        )
+        engine = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error"))
         thread = threading.Thread(target=engine.run, args=([listening],), daemon=True)
         thread.start()
         try:
