@@ -29,6 +29,7 @@ from albert_tf import (
     serving,
     task_runs,
     tokenization,
+    warm_up_requests,
 )
 from albert_tf import config as config_lib
 from albert_tf.task_serving import base as task_serving
@@ -185,6 +186,8 @@ def export(
     temporary = whole if files.is_remote(whole) else whole + ".incomplete"
     try:
         tf.saved_model.save(saved, temporary, signatures=signatures or None)
+        if signatures:
+            warm_up_requests.write(temporary, signatures)
         if temporary != whole:
             if tf.io.gfile.exists(whole):
                 tf.io.gfile.rmtree(whole)  # it is empty

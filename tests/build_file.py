@@ -20,7 +20,12 @@ PACKAGES = ("albert_tf", "data_prep", "configs", "tests")
 COMMAND = "make build-file"
 
 # The distribution that provides an imported name, where the two differ.
-DISTRIBUTIONS = {"absl": "absl-py", "google": "protobuf", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {
+    "absl": "absl-py",
+    "google": "protobuf",
+    "sklearn": "scikit-learn",
+    "tensorflow_serving": "tensorflow-serving-api",
+}
 
 # What requirements.txt does not have, so that Bazel knows no such target, and where the
 # files begin that run in an environment of their own which has it.

@@ -78,6 +78,7 @@ ALBERT_TF = (
         "task_errors",
         "task_predictions",
         "task_serving/",
+        "warm_up_requests",
     ),
     ("4e", "fine_tuning", "task_report", "web/"),
     ("5a", "training_flags"),
@@ -246,7 +247,14 @@ INPUT_AND_OUTPUT = {
     "tempfile",
     "urllib",
 }
-TENSORFLOW = {"tensorflow", "tensorflow_text", "tf_keras", "keras", "keras_nlp"}
+TENSORFLOW = {
+    "tensorflow",
+    "tensorflow_serving",
+    "tensorflow_text",
+    "tf_keras",
+    "keras",
+    "keras_nlp",
+}
 FORBIDDEN = {
     "pickle": "unpickling runs whatever a file says",
     "tensorflow_addons": "it is end-of-life and serves as a test oracle only",

@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
-from albert_tf import export, predict, pretrain, tokenization
+from albert_tf import export, predict, pretrain, tokenization, warm_up_requests
 from tests import binaries, small_run
 
 TEXTS = [
@@ -53,6 +54,31 @@ def saved_model(model_dir):
     path = model_dir.parent / "saved_model"
     binaries.run(export, f"--model_dir={model_dir}", f"--output_dir={path}")
     return path
+
+
+def test_tensorflow_serving_finds_requests_that_the_signatures_answer(saved_model):
+    signatures = tf.saved_model.load(str(saved_model)).signatures
+    asked = []
+    for record in tf.data.TFRecordDataset(str(saved_model / warm_up_requests.FILE)):
+        request = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        request = request.predict_log.request
+        name = request.model_spec.signature_name
+        inputs = {
+            key: tf.constant(tf.make_ndarray(value))
+            for key, value in request.inputs.items()
+        }
+        found = signatures[name](**inputs)
+        num_texts = len(inputs["first" if name == "sentence_order" else "text"])
+        if name == "encode":
+            asked.append(found["input_ids"].shape.as_list())
+        elif name == "fill_mask":
+            assert found["token"].shape == [num_texts, 5]
+        else:
+            assert found["probability"].shape == [num_texts]
+    length = small_run.small_config().data.max_seq_length
+    (one, short), (many, as_short), (alone, longest) = asked
+    assert (one, many, alone) == (1, 32, 1)
+    assert short == as_short < longest == length
 
 
 def test_a_fresh_process_gives_bitwise_the_same_outputs(

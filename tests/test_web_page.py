@@ -56,9 +56,16 @@ def page(browser):
     context.close()
 
 
+def served(module):
+    """Its functions, each asked once before the server opens, as albert_tf.serve does."""
+    functions = model.functions(module)
+    model.warm_up(functions)
+    return functions
+
+
 @pytest.fixture(scope="module")
 def pretrained():
-    functions = model.functions(small_serving.pretrained())
+    functions = served(small_serving.pretrained())
     with web_server.running(lambda: functions) as server:
         yield server
 
@@ -136,7 +143,7 @@ def test_errors_of_the_api_are_shown_in_words(pretrained, page):
 
 
 def test_a_fine_tuned_model_has_the_form_of_its_task(page):
-    functions = model.functions(small_serving.of_kind("span"))
+    functions = served(small_serving.of_kind("span"))
     context = "😀😀 The river runs through <i>New York</i> and on."
     with web_server.running(lambda: functions) as server:
         page.goto(server.url)
