@@ -41,10 +41,15 @@ def combine(
       What results.json holds.
 
     Raises:
-      ValueError: a folder holds no predictions of the split, or the runs are not of
-        one task.
+      ValueError: a folder holds no predictions of the split, the runs are not of one
+        task, or `output_dir` is one of theirs.
     """
     folders = [folder for run in runs for folder in task_runs.seed_folders(run)]
+    if output_dir.rstrip("/") in {path.rstrip("/") for path in (*runs, *folders)}:
+        raise ValueError(
+            "--output_dir must be another folder than those of the runs, whose own "
+            f"results would be lost; received {output_dir}"
+        )
     task, results = (
         task_folder.read(folders[0]).task,
         task_results.read_results(folders[0]),
@@ -59,17 +64,22 @@ def combine(
                 f"{theirs[0]} {theirs[1]}"
             )
     skips = task.settings.bad_examples == "skip"
-    examples = task.read(data_dir, split, examples_lib.Problems(skips))
+    problems = examples_lib.Problems(skips)
+    examples = task.read(data_dir, split, problems)
     calibration = _calibrate(task, folders)
     members = [_read_outputs(folder, split, examples) for folder in folders]
     task_folder.copy(folders[0], output_dir)
     scores = task_results.write_split(
         output_dir, task, split, examples, ensembles.average(members)
     )
+    choosing = {task_results.read_results(one)["chosen_on"] for one in folders}
     results |= {
+        # If it chose the checkpoint of any member, its score is too good.
+        "chosen_on": split if split in choosing else results["chosen_on"],
         "members": folders,
         "calibration": calibration,
         "num_examples": {split: len(examples)},
+        "left_out": problems.lines(),
         "scores": {split: scores} if scores else {},
     }
     task_results.write_results(output_dir, results)
@@ -114,7 +124,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.output_dir,
         )
     lines = task_results.lines(results["scores"], results["chosen_on"])
-    print("\n".join([*lines, f"results are in {flag_values.output_dir}"]))
+    print(
+        "\n".join(
+            [*results["left_out"], *lines, f"results are in {flag_values.output_dir}"]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ def evaluate(
     if not path:
         raise ValueError(f"{model_dir} holds no best checkpoint; give --checkpoint")
     checkpoint.restore_parts(path, model=model)
-    found = data.Loader(tuned.task, tuned.tokenizer, data_dir, "").read_split(split)
+    loader = data.Loader(tuned.task, tuned.tokenizer, data_dir, "")
+    found = loader.read_split(split)
     batcher = task_input.Batcher(
         found.rows,
         tuned.task.kind,
@@ -101,7 +102,7 @@ def evaluate(
         raise InterruptedError("the process was asked to end")
     outputs = tuned.task.collect(found.examples, found.rows, predicted)
     if not distribution.is_chief(strategy):
-        return {"scores": {}, "chosen_on": ""}
+        return {"scores": {}, "chosen_on": "", "left_out": []}
     task_folder.copy(model_dir, output_dir)
     scores = task_results.write_split(
         output_dir, tuned.task, split, found.examples, outputs
@@ -109,6 +110,7 @@ def evaluate(
     results |= {
         "best_step": checkpoint.step_of(path),
         "num_examples": {split: len(found.examples)},
+        "left_out": loader.left_out,
         "scores": {split: scores} if scores else {},
     }
     task_results.write_results(output_dir, results)
@@ -131,7 +133,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 flag_values.tpu,
             )
     lines = task_results.lines(results["scores"], results["chosen_on"])
-    print("\n".join([*lines, f"results are in {flag_values.output_dir}"]))
+    print(
+        "\n".join(
+            [*results["left_out"], *lines, f"results are in {flag_values.output_dir}"]
+        )
+    )
 
 
 if __name__ == "__main__":

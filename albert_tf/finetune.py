@@ -100,6 +100,7 @@ def fine_tune(
         config = task_start.merge(config, origin)
         tokenizer = task_start.make_tokenizer(origin)
         task = catalog.create(config.task)
+        task.learn_labels(data_dir)
         config = _with_best_metric(config, task.metrics)
         seeds = range(config.train.seed, config.train.seed + num_seeds)
         folders = [

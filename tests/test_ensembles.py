@@ -5,6 +5,7 @@ import pytest
 
 from albert_tf.tasks import ensembles
 from albert_tf.tasks import outputs as outputs_lib
+from albert_tf.tasks import rows as rows_lib
 
 
 def _candidate(start, probability, score=0.0):
@@ -89,6 +90,31 @@ def test_outputs_come_back_from_their_files(outputs):
     else:
         for ours, theirs in zip(found.values, outputs.values, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        (
+            outputs_lib.to_bytes(["a"] * 9, outputs_lib.Scores(np.ones([9, 2]))),
+            outputs_lib.from_bytes,
+        ),
+        (
+            rows_lib.to_bytes(rows_lib.Rows(*[np.arange(9)] * 4, {}, {}, {})),
+            rows_lib.from_bytes,
+        ),
+    ],
+)
+def test_files_with_a_wrong_byte_are_read_or_refused(content, read):
+    num_refused = 0
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x55
+        try:
+            read(bytes(damaged))
+        except ValueError:
+            num_refused += 1
+    assert num_refused > len(content) / 4
 
 
 def test_a_file_that_would_have_to_be_unpickled_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Fine-tuning from its command: what is learnt, chosen, written, and gone on from."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -170,6 +171,69 @@ def test_several_seeds_have_a_median_a_spread_and_a_best(
     _, mean = outputs_lib.from_bytes((tmp_path / "mean/outputs-dev.npz").read_bytes())
     np.testing.assert_allclose(mean.values, np.mean(parts, axis=0), atol=1e-6)
     assert len(_results(tmp_path / "mean")["members"]) == 3
+
+
+def test_an_ensemble_spares_its_members_and_says_what_chose_any_of_them(
+    pretrained, table, tmp_path, capsys
+):
+    runs = tmp_path / "runs"
+    arguments = small_task.arguments(
+        pretrained, table, runs, "train.num_steps=4", "task.bad_examples=skip"
+    )
+    binaries.run(finetune, *arguments, "--seeds=2")
+    for folder in (runs, runs / "seed-2"):
+        before = (folder / "results.json").exists() and _results(folder)
+        said = binaries.error_of(
+            capsys,
+            ensemble,
+            f"--runs={runs}",
+            f"--data_dir={table}",
+            f"--output_dir={folder}/",
+        )
+        assert "--output_dir must be another folder than those of the runs" in said
+        assert not before or _results(folder) == before
+    # The first member was chosen by other examples than the second.
+    results = _results(runs / "seed-1") | {"chosen_on": "train-share"}
+    (runs / "seed-1" / "results.json").write_text(json.dumps(results))
+    # What cannot be used now is counted, and not what could not be used then.
+    worse = shutil.copytree(table, tmp_path / "worse")
+    with (worse / "dev.tsv").open("a") as file:
+        file.write("a text without a label\n")
+    mean, again = tmp_path / "mean", tmp_path / "again"
+    for binary, run, folder in (
+        (ensemble, f"--runs={runs / 'seed-1'},{runs / 'seed-2'}", mean),
+        (evaluate, f"--model_dir={runs / 'seed-2'}", again),
+    ):
+        binaries.run(binary, run, f"--data_dir={worse}", f"--output_dir={folder}")
+        assert _results(folder)["chosen_on"] == "dev"
+        (left_out,) = _results(folder)["left_out"]
+        assert left_out.startswith("left out 1: ")
+        said = capsys.readouterr().out
+        assert "dev chose the checkpoint" in said and left_out in said
+
+
+def test_entities_choose_the_checkpoint_where_words_have_such_labels(
+    pretrained, tmp_path
+):
+    lines = ["The\tO", "river\tO", "York\tB-LOC", "city\tI-LOC", "", "a\tO", ""]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines * 8))
+    overrides = (
+        *small_task.OVERRIDES,
+        "task.name=conll",
+        "train.num_steps=40",
+        "train.eval_every_steps=20",
+    )
+    binaries.run(
+        finetune,
+        f"--init_checkpoint={pretrained}",
+        f"--data_dir={tmp_path}",
+        f"--model_dir={tmp_path / 'run'}",
+        *(f"--set={setting}" for setting in overrides),
+    )
+    results = _results(tmp_path / "run")
+    assert results["best_metric"] == "entity_f1"
+    assert results["best_value"] == results["scores"]["dev"]["entity_f1"] > 0.9
 
 
 def test_patience_ends_a_run_that_gets_no_better(pretrained, table, tmp_path):

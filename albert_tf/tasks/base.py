@@ -60,6 +60,13 @@ class Task(abc.ABC):
         self.dev_splits = tuple(dev_splits)
         self.test_splits = tuple(test_splits)
 
+    def learn_labels(self, data_dir: str) -> None:
+        """Reads the training examples now, where `metrics` depend on their labels.
+
+        Takes and raises what `read` does.
+        """
+        del data_dir
+
     @abc.abstractmethod
     def read(
         self, data_dir: str, split: str, problems: examples_lib.Problems

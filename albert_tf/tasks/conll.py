@@ -39,6 +39,12 @@ class ConllTask(base.Task):
         super().__init__(settings, (), ("accuracy",))
         self._set_labels(labels)
 
+    def learn_labels(self, data_dir: str) -> None:
+        """See `base.Task`."""
+        if not self.labels:
+            skips = self.settings.bad_examples == "skip"
+            self.read(data_dir, base.TRAIN, examples_lib.Problems(skips))
+
     def has_split(self, data_dir: str, split: str) -> bool:
         """See `base.Task`."""
         return text_files.first_existing([self._path(data_dir, split)]) is not None

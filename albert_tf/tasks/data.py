@@ -68,6 +68,11 @@ class Loader:
         skips = task.settings.bad_examples == "skip"
         self._problems = examples_lib.Problems(skips)
 
+    @property
+    def left_out(self) -> list[str]:
+        """What was left out of all that was read so far, for people."""
+        return self._problems.lines()
+
     def load(self) -> TaskData:
         """All that a fine-tuning needs; splits whose files are absent are left out.
 
@@ -104,7 +109,7 @@ class Loader:
                 f"the examples of {choosing.name} must have labels: they choose the "
                 "checkpoint. Give labels, or --set task.selection_rate=0.1"
             )
-        notes = self._problems.lines()
+        notes = self.left_out
         if choosing is None:
             notes.append(
                 "there are no development examples: the last checkpoint counts, and "

@@ -3,10 +3,11 @@
 import dataclasses
 import io
 import json
-import zipfile
 from collections.abc import Sequence
 
 import numpy as np
+
+from albert_tf.tasks import rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,7 @@ def from_bytes(content: bytes) -> tuple[list[str], Outputs]:
     """
     try:
         return _from_bytes(content)
-    except (zipfile.BadZipFile, EOFError, KeyError, OSError, TypeError) as error:
+    except rows.UNREADABLE as error:
         raise ValueError(f"damaged, or no file of outputs: {error}") from error
 
 

@@ -6,7 +6,9 @@ Letters: R rows, T tokens of all rows.
 import dataclasses
 import hashlib
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,6 +53,18 @@ class Rows:
 
 
 _PLAIN = ("ids", "offsets", "num_first", "example_index")
+# What reading an .npz raises, besides ValueError, if a byte of it is wrong.
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    KeyError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+)
 _PARTS = ("per_row", "per_token", "notes")
 
 
@@ -142,7 +156,7 @@ def from_bytes(content: bytes) -> Rows:
     """
     try:
         return _from_bytes(content)
-    except (zipfile.BadZipFile, EOFError, KeyError, OSError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"damaged, or no file of rows: {error}") from error
 
 
