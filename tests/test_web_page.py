@@ -57,7 +57,7 @@ def page(browser):
 
 
 def served(module):
-    """Its functions, each asked once before the server opens, as albert_tf.serve does."""
+    """Its functions, each asked once before the server opens, as the binary does."""
     functions = model.functions(module)
     model.warm_up(functions)
     return functions
