@@ -106,6 +106,17 @@ class Encoder(layers.Layer):
             embedded, tuple(all_layers), sequence_output, pooled_output
         )
 
+    def cast_blocks(self) -> layers.CastOnce:
+        """All matrices of the blocks as they are now, in the dtype of the products.
+
+        Where that is float32 there is nothing to cast, and they are read as ever.
+        """
+        cast = layers.CastOnce(tf.as_dtype(self.compute.dtype))
+        for variable in (one for block in self.blocks for one in block.variables):
+            if len(variable.shape) > 1 and self.compute.dtype != "float32":
+                cast(variable)
+        return cast
+
     @property
     def block_at_depth(self) -> tuple[int, ...]:
         """For each block that is applied, in order, its place in `blocks`."""

@@ -2,14 +2,18 @@
 
 python -m albert_tf.export --model_dir=RUN --output_dir=SAVED_MODEL
 python -m albert_tf.export --model_dir=RUN --output_dir=MODELS --version=3
+python -m albert_tf.export --model_dir=RUN --output_dir=SMALLER --compute_dtype=bfloat16
 python -m albert_tf.export --model_dir=RUN --output_dir=ENCODER --form=encoder
 
 RUN is the folder of a pre-training (signatures encode, fill_mask, sentence_order) or of
 a fine-tuning (one signature: classify, tag, answer or choose). With --version the
-SavedModel is MODELS/3, as TensorFlow Serving looks for it. The encoder takes ids, gives
-all its layers, and can be trained on in Keras.
+SavedModel is MODELS/3, as TensorFlow Serving looks for it. In bfloat16 the weights of
+the blocks are kept in it too. With --fixed_length all texts are padded to one length,
+for compilers that make code for each shape. The encoder takes ids, gives all its
+layers, and can be trained on in Keras.
 """
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -72,25 +76,59 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
+    flags.DEFINE_enum(
+        "compute_dtype",
+        None,
+        config_lib.COMPUTE_DTYPES,
+        "What the blocks compute in; by default what the run did.",
+        flag_values,
+    )
+    flags.DEFINE_integer(
+        "fixed_length",
+        None,
+        "Pads all texts to that many tokens, and cuts them there. By default they are "
+        "padded to the longest in the call, and cut as in the run.",
+        lower_bound=1,
+        flag_values=flag_values,
+    )
     flags.mark_flags_as_required(["model_dir", "output_dir"], flag_values)
 
 
-def load_serving(model_dir: str, checkpoint_path: str = "") -> tuple[Serving, str]:
+def load_serving(
+    model_dir: str,
+    checkpoint_path: str = "",
+    compute_dtype: str | None = None,
+    fixed_length: int | None = None,
+) -> tuple[Serving, str]:
     """The model of a run, ready to answer, and the path of its checkpoint.
 
     Args:
       model_dir: the folder of the run.
       checkpoint_path: which one; empty means the newest of a pre-training, and the best
         of a fine-tuning.
+      compute_dtype: of the blocks; None means that of the run.
+      fixed_length: in tokens, what all texts are padded to and cut at; None means the
+        longest of a call, and the longest of the run.
 
     Raises:
-      ValueError: the folder holds no run, or its files do not fit each other.
+      ValueError: the folder holds no run, its files do not fit each other, or the
+        length does not suit the model.
     """
     model_dir = task_runs.best_folder(model_dir)
     config, tokenizer = _read(model_dir)
+    if compute_dtype:
+        config = _with(config, "train", compute_dtype=compute_dtype)
+    if fixed_length:
+        if fixed_length > config.model.max_positions:
+            raise ValueError(
+                "--fixed_length must be at most model.max_positions of the run, "
+                f"{config.model.max_positions}; received {fixed_length}"
+            )
+        section = "task" if config.task.name else "data"
+        config = _with(config, section, max_seq_length=fixed_length)
     if config.task.name:
         return serving_folder.load_serving(
-            model_dir, config, tokenizer, checkpoint_path
+            model_dir, config, tokenizer, checkpoint_path, bool(fixed_length)
         )
     model = models.build_pretraining_model(
         config.model, config.train.seed, layers.Compute(config.train.compute_dtype)
@@ -98,7 +136,9 @@ def load_serving(model_dir: str, checkpoint_path: str = "") -> tuple[Serving, st
     if checkpoint_path:
         checkpoint.restore_parts(checkpoint_path, model=model)
     path = checkpoint_path or checkpoint.restore_model(model_dir, model)
-    module = serving.PretrainedServing(model, tokenizer, config.data.max_seq_length)
+    module = serving.PretrainedServing(
+        model, tokenizer, config.data.max_seq_length, bool(fixed_length)
+    )
     return module, path
 
 
@@ -119,6 +159,12 @@ def load_encoder(
     path = checkpoint_path or best or checkpoint.newest_path(model_dir)
     checkpoint.restore_parts(path, model=tf.train.Checkpoint(encoder=model.encoder))
     return model.encoder, path
+
+
+def _with(config: config_lib.Config, section: str, **changes: Any) -> config_lib.Config:
+    """A configuration with other settings in one section."""
+    changed = dataclasses.replace(getattr(config, section), **changes)
+    return dataclasses.replace(config, **{section: changed})
 
 
 def _read(model_dir: str) -> tuple[config_lib.Config, tokenization.Tokenizer]:
@@ -147,7 +193,12 @@ def _read(model_dir: str) -> tuple[config_lib.Config, tokenization.Tokenizer]:
 
 
 def export(
-    model_dir: str, output_dir: str, checkpoint_path: str = "", form: str = "text"
+    model_dir: str,
+    output_dir: str,
+    checkpoint_path: str = "",
+    form: str = "text",
+    compute_dtype: str | None = None,
+    fixed_length: int | None = None,
 ) -> tuple[str, list[str]]:
     """Writes the SavedModel.
 
@@ -156,15 +207,22 @@ def export(
       output_dir: the folder of the SavedModel.
       checkpoint_path: as `load_serving` takes it.
       form: one of `FORMS`.
+      compute_dtype: as `load_serving` takes it; only for texts.
+      fixed_length: as `load_serving` takes it; only for texts.
 
     Returns:
       The path of the checkpoint it holds, and the names of its signatures; an encoder
       has none, and is called.
 
     Raises:
-      ValueError: `model_dir` holds no run, or `output_dir` is not empty or cannot be
-        written.
+      ValueError: `model_dir` holds no run, `output_dir` is not empty or cannot be
+        written, or the form does not have what is asked for.
     """
+    if form == "encoder" and (compute_dtype or fixed_length):
+        raise ValueError(
+            "--compute_dtype and --fixed_length must go with --form=text; an encoder "
+            "computes as its run did, and takes any length"
+        )
     if tf.io.gfile.exists(output_dir) and (
         not tf.io.gfile.isdir(output_dir) or tf.io.gfile.listdir(output_dir)
     ):
@@ -178,7 +236,9 @@ def export(
         encoder_alone, path = load_encoder(model_dir, checkpoint_path)
         saved = reusable_encoder.make(encoder_alone)
     else:
-        saved, path = load_serving(model_dir, checkpoint_path)
+        saved, path = load_serving(
+            model_dir, checkpoint_path, compute_dtype, fixed_length
+        )
         signatures = saved.signatures
     whole = output_dir.rstrip("/")
     # A remote folder is renamed file by file, and one busy answer on the way makes
@@ -208,7 +268,12 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             folder = os.path.join(folder, str(flag_values.version))
             files.make_folder(flag_values.output_dir)
         path, names = export(
-            flag_values.model_dir, folder, flag_values.checkpoint, flag_values.form
+            flag_values.model_dir,
+            folder,
+            flag_values.checkpoint,
+            flag_values.form,
+            flag_values.compute_dtype,
+            flag_values.fixed_length,
         )
     print(f"{folder}: {', '.join(names) or flag_values.form} of {path}")
 

@@ -59,6 +59,10 @@ class CastOnce:
             self._tensors[key] = tf.cast(tf.convert_to_tensor(variable), dtype)
         return self._tensors[key]
 
+    def knows(self, variable: tf.Variable) -> bool:
+        """Whether `variable` was cast before."""
+        return id(variable) in self._tensors
+
     def copy(self) -> "CastOnce":
         """One that knows what this one knows, and learns by itself."""
         return CastOnce(self._dtype, dict(self._tensors))

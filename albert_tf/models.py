@@ -98,10 +98,7 @@ def make_encode(model: PretrainingModel) -> Callable:
       `sequence_output` float32 [B, S, H] and `pooled_output` float32 [B, H]. It is
       traced, and with islands compiled, once for each shape.
     """
-    cast = layers.CastOnce(tf.as_dtype(model.compute.dtype))
-    for block in model.encoder.blocks:
-        for variable in block.variables:
-            cast(variable)  # eagerly, so that the graph has it as an input
+    cast = model.encoder.cast_blocks()  # eagerly, so that the graph has it as an input
 
     @tf.function
     def encode(input_ids, input_mask, segment_ids):

@@ -24,14 +24,31 @@ class PretrainedServing(tf.Module):
         model: models.PretrainingModel,
         tokenizer: tokenization.Tokenizer,
         max_seq_length: int,
+        is_fixed_length: bool = False,
     ):
+        """Puts them together.
+
+        Args:
+          model: with its weights.
+          tokenizer: of the run.
+          max_seq_length: of a text, in tokens.
+          is_fixed_length: whether all texts are padded to that length, and not to the
+            longest in the call.
+        """
         super().__init__(name="pretrained_serving")
-        self.model = model
+        encoder, cast = model.encoder, model.encoder.cast_blocks()
+        table = encoder.embeddings.word_embeddings
+        # The model is no attribute: Keras would then save a function for each layer.
+        self._weights = [one for one in model.variables if not cast.knows(one)]
+        self._encode = lambda inputs: encoder(**inputs, cast=cast.copy())
+        self._score = lambda *inputs: model.masked_lm(*inputs, table).logits
+        self._order = lambda pooled: model.sentence_order(pooled)
         self.tokenizer = graph_tokenization.GraphTokenizer(tokenizer)
         self._pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
         self._pad_id, self._mask_id = tokenizer.pad_id, tokenizer.mask_id
         self._max_seq_length = max_seq_length
+        self._shape = [None, max_seq_length if is_fixed_length else None]
 
     @property
     def signatures(self) -> dict:
@@ -54,7 +71,7 @@ class PretrainedServing(tf.Module):
           `input_ids` and `input_mask` int32 [T, S].
         """
         inputs = self._pack([self.tokenizer.encode_with_masks(text)])
-        outputs = self.model.encoder(**inputs)
+        outputs = self._encode(inputs)
         return {
             "pooled_output": outputs.pooled_output,
             "sequence_output": outputs.sequence_output,
@@ -77,12 +94,11 @@ class PretrainedServing(tf.Module):
           float32 [M, K].
         """
         inputs = self._pack([self.tokenizer.encode_with_masks(text)])
-        hidden = self.model.encoder(**inputs).sequence_output
+        hidden = self._encode(inputs).sequence_output
         places = tf.where(inputs["input_ids"] == self._mask_id)  # [M, 2]
         at_masks = tf.gather_nd(hidden, places)[None]  # [1, M, H]
         positions = tf.range(tf.shape(places)[0])[None]  # [1, M]
-        word_embeddings = self.model.encoder.embeddings.word_embeddings
-        logits = self.model.masked_lm(at_masks, positions, word_embeddings).logits[0]
+        logits = self._score(at_masks, positions)[0]  # [M, V]
         top_k = tf.minimum(top_k, len(self._pieces))
         best = tf.math.top_k(tf.nn.softmax(logits), top_k)  # [M, K]
         return {
@@ -105,8 +121,7 @@ class PretrainedServing(tf.Module):
           `probability` float32 [T], that the two stand in order.
         """
         inputs = self._pack([self.tokenizer(first), self.tokenizer(second)])
-        pooled = self.model.encoder(**inputs).pooled_output
-        probabilities = tf.nn.softmax(self.model.sentence_order(pooled))
+        probabilities = tf.nn.softmax(self._order(self._encode(inputs).pooled_output))
         return {"probability": probabilities[:, schema.IN_ORDER]}
 
     def _pack(self, segments) -> dict[str, tf.Tensor]:
@@ -117,7 +132,7 @@ class PretrainedServing(tf.Module):
             segments, self._cls_id, self._sep_id
         )
         return {
-            "input_ids": ids.to_tensor(self._pad_id),
-            "input_mask": tf.ones_like(ids).to_tensor(0),
-            "segment_ids": segment_ids.to_tensor(0),
+            "input_ids": ids.to_tensor(self._pad_id, shape=self._shape),
+            "input_mask": tf.ones_like(ids).to_tensor(0, shape=self._shape),
+            "segment_ids": segment_ids.to_tensor(0, shape=self._shape),
         }

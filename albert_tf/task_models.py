@@ -69,14 +69,20 @@ class TaskModel(tf_keras.Model):
         head_seed = layers.fold_in(dropout_seed, 1)
         return self.head(encoded, features, dropout_seed=head_seed)
 
-    def infer(self, features):
+    def infer(self, features, cast: layers.CastOnce | None = None):
         """Computes what answers are read from; takes what `call` takes, but no labels.
 
         Only for "answerable_span" does it return something else than `call`.
-        """
-        return self.head.infer(self._encode(features, None), features)
 
-    def _encode(self, features, dropout_seed) -> encoder.EncoderOutputs:
+        Args:
+          features: as `call` takes them.
+          cast: as the encoder takes it.
+        """
+        return self.head.infer(self._encode(features, None, cast), features)
+
+    def _encode(
+        self, features, dropout_seed, cast: layers.CastOnce | None = None
+    ) -> encoder.EncoderOutputs:
         """Runs the encoder on the texts, the choices one after another."""
         texts = []
         for name in ("input_ids", "input_mask", "segment_ids"):
@@ -89,7 +95,7 @@ class TaskModel(tf_keras.Model):
                     "or build another kind of model"
                 )
             texts.append(tf.reshape(ids, [-1, tf.shape(ids)[-1]]))  # [B * C, S]
-        return self.encoder(*texts, dropout_seed=dropout_seed)
+        return self.encoder(*texts, dropout_seed=dropout_seed, cast=cast)
 
 
 def build_task_model(

@@ -10,7 +10,16 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from albert_tf import export, predict, pretrain, tokenization, warm_up_requests
+from albert_tf import (
+    checkpoint,
+    export,
+    layers,
+    models,
+    predict,
+    pretrain,
+    tokenization,
+    warm_up_requests,
+)
 from tests import binaries, small_run
 
 TEXTS = [
@@ -113,6 +122,93 @@ def test_a_fresh_process_gives_bitwise_the_same_outputs(
         if value.dtype == object:
             value = value.astype("S")
         np.testing.assert_array_equal(value, found[name], err_msg=name)
+
+
+def test_texts_of_a_fixed_length_have_the_same_answers(model_dir, tmp_path):
+    binaries.run(
+        export,
+        f"--model_dir={model_dir}",
+        f"--output_dir={tmp_path / 'fixed'}",
+        "--fixed_length=24",
+    )
+    signatures = tf.saved_model.load(str(tmp_path / "fixed")).signatures
+    shape = signatures["encode"].structured_outputs["sequence_output"].shape
+    assert shape.as_list() == [None, 24, 12]
+    module, _ = export.load_serving(str(model_dir))
+    short = tf.constant(["a lake [MASK]", "a"])
+    for name, inputs in {
+        "encode": {"text": short},
+        "fill_mask": {"text": short, "top_k": tf.constant(4)},
+        "sentence_order": {"first": short, "second": short[::-1]},
+    }.items():
+        expected = getattr(module, name)(**inputs)
+        found = signatures[name](**inputs)
+        if name == "encode":
+            assert found["input_ids"].shape == [2, 24]
+            length = expected["input_ids"].shape[1]
+            assert length < 24
+            assert int(tf.reduce_sum(found["input_mask"][:, length:])) == 0
+        for key, value in expected.items():
+            value, other = value.numpy(), found[key].numpy()
+            if value.ndim > 1 and name == "encode" and key != "pooled_output":
+                other = other[:, :length]
+            if value.dtype.kind == "f":
+                np.testing.assert_allclose(other, value, atol=1e-6, err_msg=key)
+            else:
+                np.testing.assert_array_equal(other, value, err_msg=key)
+    cut, _ = export.load_serving(str(model_dir), fixed_length=8)
+    assert cut.encode(tf.constant(TEXTS))["input_ids"].shape == [2, 8]
+
+
+def test_bfloat16_is_that_of_the_model_and_its_weights_lie_in_it(model_dir, tmp_path):
+    module, path = export.load_serving(str(model_dir))
+    found, sizes = {}, {}
+    for dtype in ("float32", "bfloat16"):
+        folder = tmp_path / dtype
+        arguments = f"--model_dir={model_dir}", f"--output_dir={folder}"
+        binaries.run(export, *arguments, f"--compute_dtype={dtype}")
+        loaded = tf.saved_model.load(str(folder))
+        found[dtype] = loaded.signatures["encode"](text=tf.constant(TEXTS))
+        kept = tf.train.list_variables(f"{folder}/variables/variables")
+        sizes[dtype] = sum(len(shape) > 1 for _, shape in kept)
+    # Attention has four matrices, and the feed-forward part two.
+    assert sizes["bfloat16"] == sizes["float32"] - 6
+    plain = module.encode(tf.constant(TEXTS))
+    for key, value in plain.items():
+        np.testing.assert_array_equal(found["float32"][key], value)
+    settings = small_run.small_config()
+    model = models.build_pretraining_model(
+        settings.model, 0, layers.Compute("bfloat16")
+    )
+    checkpoint.restore_parts(path, model=model)
+    inputs = {
+        "input_ids": plain["input_ids"],
+        "input_mask": plain["input_mask"],
+        "segment_ids": tf.zeros_like(plain["input_ids"]),
+    }
+    expected = tf.function(model.encoder)(**inputs).sequence_output
+    np.testing.assert_array_equal(found["bfloat16"]["sequence_output"], expected)
+    difference = np.abs(expected - plain["sequence_output"]).max()
+    assert 1e-4 < difference < 0.1
+
+
+@pytest.mark.parametrize(
+    ("flag", "rule"),
+    [
+        ("--fixed_length=1000", "at most model.max_positions of the run, 32"),
+        ("--fixed_length=2", "data.max_seq_length must"),
+        ("--form=encoder", "must go with --form=text"),
+    ],
+)
+def test_a_length_that_does_not_suit_is_refused(
+    model_dir, tmp_path, capsys, flag, rule
+):
+    arguments = f"--model_dir={model_dir}", f"--output_dir={tmp_path / 'none'}"
+    error = binaries.error_of(
+        capsys, export, *arguments, "--compute_dtype=float32", flag
+    )
+    assert rule in error
+    assert not (tmp_path / "none").exists()
 
 
 def test_encode_follows_the_tokenizer_and_the_mask(model_dir):

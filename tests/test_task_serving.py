@@ -451,3 +451,30 @@ def test_a_text_of_50000_words_is_answered_to_its_end(runs, tmp_path):
     found = serving.answer(tf.constant(["Where?"]), tf.constant([long]))
     start, end = int(found["start"][0]), int(found["end"][0])
     assert long[start:end] == found["answer"][0].numpy().decode() != ""
+
+
+@pytest.mark.parametrize("kind", fine_tuned.KINDS)
+def test_rows_of_a_fixed_length_have_the_same_answers(runs, servings, kind):
+    fixed, _ = export.load_serving(str(runs[kind]), fixed_length=24)
+    ((name, signature),) = fixed.signatures.items()
+    plain = servings[kind].signatures[name]
+    asked = {"text": ["A train", ""], "options": [["a lake", "x"], ["a", "b"]]}
+    specs, _ = signature.get_concrete_function().structured_input_signature
+    inputs = {
+        spec.name: tf.constant(asked.get(spec.name, ["A lake", "where"]))
+        for spec in specs
+    }
+    # The model gets rows of the one length, and knows so when it is traced.
+    shapes = []
+    infer = fixed._infer_rows
+    fixed._infer_rows = lambda features: (
+        shapes.append(features["input_ids"].shape[-1]) or infer(features)
+    )
+    found = signature.python_function(**inputs)
+    assert set(shapes) == {24}
+    for key, value in plain(**inputs).items():
+        value, other = value.numpy(), found[key].numpy()
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(other, value, atol=1e-5, err_msg=key)
+        else:
+            np.testing.assert_array_equal(other, value, err_msg=key)

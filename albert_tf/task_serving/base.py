@@ -22,6 +22,8 @@ class FineTuned:
       settings: the section `task` of the run's configuration.
       labels: names of the classes; empty where there are none.
       null_odds_threshold: above it a question counts as one without an answer.
+      is_fixed_length: whether all rows are padded to `settings.max_seq_length`, and not
+        to the longest in the call.
     """
 
     model: task_models.TaskModel
@@ -29,6 +31,7 @@ class FineTuned:
     settings: task_config.TaskConfig
     labels: tuple[str, ...]
     null_odds_threshold: float
+    is_fixed_length: bool = False
 
 
 class TaskServing(tf.Module, abc.ABC):
@@ -36,10 +39,14 @@ class TaskServing(tf.Module, abc.ABC):
 
     def __init__(self, trained: FineTuned):
         super().__init__(name="task_serving")
+        model, cast = trained.model, trained.model.encoder.cast_blocks()
         # The model is no attribute: Keras would then save a function for each layer.
-        self._weights = trained.model.variables
-        self._infer_rows = lambda features: trained.model.infer(features)
+        self._weights = [one for one in model.variables if not cast.knows(one)]
+        self._infer_rows = lambda features: model.infer(features, cast.copy())
         self._max_seq_length = trained.settings.max_seq_length
+        self._fixed_length = self._max_seq_length if trained.is_fixed_length else None
+        # Of a row, however short its text is.
+        self._least_length = self._fixed_length or packing.SHORTEST
         self._special = packing.special_ids(trained.tokenizer)
 
     @property
@@ -54,6 +61,13 @@ class TaskServing(tf.Module, abc.ABC):
             found = self._infer_rows(portion)
             return {name: getattr(found, name) for name in outputs}
 
+        if self._fixed_length:
+            features = {
+                name: tf.ensure_shape(
+                    value, [*value.shape.as_list()[:-1], self._fixed_length]
+                )
+                for name, value in features.items()
+            }
         return packing.in_portions(compute, features, outputs)
 
 

@@ -38,7 +38,11 @@ class MultipleChoiceServing(base.TaskServing):
         first = tf.gather(packing.cut(first, _all(first, self._max_seq_length)), rows)
         room = self._max_seq_length - 3 - second.row_lengths()
         return packing.pack(
-            packing.cut(first, room), second, tf.ones_like(room, tf.bool), self._special
+            packing.cut(first, room),
+            second,
+            tf.ones_like(room, tf.bool),
+            self._special,
+            self._least_length,
         )
 
     def _normalized(self, texts) -> tf.Tensor:

@@ -22,6 +22,7 @@ def load_serving(
     config: config_lib.Config,
     tokenizer: tokenization.Tokenizer,
     checkpoint_path: str = "",
+    is_fixed_length: bool = False,
 ) -> tuple[base.TaskServing, str]:
     """The model of a fine-tuning run, ready to answer, and its checkpoint's path.
 
@@ -31,6 +32,7 @@ def load_serving(
       tokenizer: of the run.
       checkpoint_path: which checkpoint; empty means the best, or the newest where none
         is named the best.
+      is_fixed_length: as base.FineTuned has it.
 
     Raises:
       ValueError: a file is missing or damaged, or they do not fit each other.
@@ -46,6 +48,7 @@ def load_serving(
         config.task,
         tuple(task["labels"]),
         task["calibration"].get("null_odds_threshold", 0.0),
+        is_fixed_length,
     )
     return SERVINGS[task["kind"]](trained), path
 

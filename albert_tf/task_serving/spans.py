@@ -6,7 +6,7 @@ Shapes: T questions in the call, R windows, S positions, K starts, M ends.
 import tensorflow as tf
 
 from albert_tf import graph_alignment, graph_tokenization
-from albert_tf.task_serving import base, packing, span_search, windows
+from albert_tf.task_serving import base, span_search, windows
 
 
 class _SpanServing(base.TaskServing):
@@ -17,7 +17,7 @@ class _SpanServing(base.TaskServing):
         self._settings = trained.settings
         # The head searches among no fewer positions.
         searched = trained.settings.num_starts, trained.settings.num_ends
-        self._least_length = max(*searched, packing.SHORTEST)
+        self._least_length = max(*searched, self._least_length)
 
     @property
     def signatures(self) -> dict:

@@ -32,6 +32,7 @@ class _TextServing(base.TaskServing):
             packing.cut(second, second_length),
             has_pair,
             self._special,
+            self._least_length,
         )
 
 

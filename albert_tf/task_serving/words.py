@@ -95,7 +95,9 @@ class TokenClassificationServing(base.TaskServing):
         nothing = tf.RaggedTensor.from_row_lengths(
             tf.zeros([0], tf.int32), tf.zeros_like(length), validate=False
         )
-        features = packing.pack(rows, nothing, no_second, self._special)
+        features = packing.pack(
+            rows, nothing, no_second, self._special, self._least_length
+        )
         text_of_word = words.value_rowids()
         place = pieces.row_starts() - tf.gather(first_pieces, text_of_word)  # [M]
         first_row = tf.cumsum(num_rows, exclusive=True)
