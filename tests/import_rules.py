@@ -85,6 +85,7 @@ ALBERT_TF = (
     (
         "5b",
         "bench_model",
+        "bench_serve",
         "bench_train",
         "convert",
         "demo",

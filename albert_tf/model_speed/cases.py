@@ -1,4 +1,4 @@
-"""What bench_model measures: the cases, and who takes part.
+"""What bench_model and bench_serve measure: the cases, and who takes part.
 
 A case is one task at one size; a contestant is one way of computing it. FLOPs are those
 of the matrix products that the task needs, the same for all who take part in it,
@@ -11,10 +11,18 @@ from typing import Any
 from albert_tf import config as config_lib
 from albert_tf import model_costs
 
-TRAINING, INFERENCE = "training", "inference"
+TRAINING, INFERENCE, SERVING = "training", "inference", "serving"
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 DTYPES = (FLOAT32, BFLOAT16)
 OWN = "albert_tf"
+
+# With these, glibc keeps what a step frees, and the next step finds it mapped. PyTorch,
+# which allocates each tensor by itself, is far faster so.
+TUNED_MALLOC = {
+    "MALLOC_TOP_PAD_": str(1 << 28),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 34),
+}
 
 _NUM_PREDICTIONS = 20
 _BASE = config_lib.ModelConfig()
@@ -25,11 +33,11 @@ _SMALL = dataclasses.replace(
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A task (`TRAINING` or `INFERENCE`) at one size, without dropout.
+    """A task (`TRAINING`, `INFERENCE` or `SERVING`) at one size, without dropout.
 
     Training is a whole step: forward, backward, clipping and LAMB. Inference is the
-    encoder's forward pass, to the sequence output and the pooled one. A timed turn has
-    `num_calls` of them.
+    encoder's forward pass, to the sequence output and the pooled one; serving is the
+    same with the tokenizer, from strings. A timed turn has `num_calls` of them.
     """
 
     name: str
@@ -116,6 +124,7 @@ class Contestant:
         for the environment at hand.
       options: what `module` reads of it.
       tasks: those that it takes part in.
+      variables: of its process's environment, besides those at hand.
     """
 
     family: str
@@ -125,6 +134,7 @@ class Contestant:
     environment: str
     options: dict[str, Any]
     tasks: tuple[str, ...] = (TRAINING, INFERENCE)
+    variables: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -153,7 +163,9 @@ def _transformers(
         "weights": weights,
     }
     module = "albert_tf.model_speed.torch_peer"
-    return Contestant("transformers", form, dtype, module, "torch", options, tasks)
+    return Contestant(
+        "transformers", form, dtype, module, "torch", options, tasks, TUNED_MALLOC
+    )
 
 
 def _keras_hub(form: str, dtype: str) -> Contestant:

@@ -22,15 +22,6 @@ from albert_tf.model_speed import cases
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _SECONDS_TO_END = 30
 
-# With these, glibc keeps what a step frees, and the next step finds it mapped. PyTorch,
-# which allocates each tensor by itself, is far faster so.
-_TUNED_MALLOC = {
-    "MALLOC_TOP_PAD_": str(1 << 28),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 34),
-}
-_VARIABLES: Mapping[str, Mapping[str, str]] = {"torch": _TUNED_MALLOC}
-
 
 class Failure(Exception):
     """Why a contestant is not measured, in a line."""
@@ -128,7 +119,7 @@ class Process:
         self._process: Any = subprocess.Popen(
             [python, *server, request],
             cwd=ROOT,
-            env=os.environ | _VARIABLES.get(contestant.environment, {}),
+            env=os.environ | contestant.variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
