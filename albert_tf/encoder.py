@@ -112,9 +112,11 @@ class Encoder(layers.Layer):
         Where that is float32 there is nothing to cast, and they are read as ever.
         """
         cast = layers.CastOnce(tf.as_dtype(self.compute.dtype))
-        for variable in (one for block in self.blocks for one in block.variables):
-            if len(variable.shape) > 1 and self.compute.dtype != "float32":
-                cast(variable)
+        if self.compute.dtype != "float32":
+            for block in self.blocks:
+                for variable in block.variables:
+                    if len(variable.shape) > 1:
+                        cast(variable)
         return cast
 
     @property
