@@ -4,7 +4,8 @@ r"""How fast an exported model answers, beside Hugging Face's on PyTorch.
   python -m albert_tf.bench_serve --model_dir=RUN --batch_sizes=1,8
 
 A pre-trained run (by default one of base size with drawn weights and sequences of 128
-tokens) is exported in float32 and in bfloat16, and converted for transformers. Then all
+tokens) is exported in float32, in bfloat16 and for TensorFlow Lite in eight bits (the
+row "lite", among those of float32), and converted for transformers. Then all
 answer the same texts, which are as long as the sequence: strings in, the sequence
 output and the pooled one out as arrays. They take turns, as in albert_tf.bench_model.
 """
@@ -29,6 +30,8 @@ _VOCAB_SIZE = 2000
 _MOST_DIFFERENCE = 1e-3
 # Each is so long that a turn at batch 1 does not find cold caches alone.
 _CALLS_AT_BATCH_1 = 10
+# Its matrices have eight bits, what lies between is float32.
+_LITE = "lite"
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
@@ -65,15 +68,19 @@ def draw_run(folder: str, model: config_lib.ModelConfig) -> str:
     return run
 
 
-def make_contestants(run: str, folder: str) -> list[cases.Contestant]:
+def make_contestants(run: str, folder: str, length: int) -> list[cases.Contestant]:
     """Exports and converts a run; returns all who can answer.
+
+    Args:
+      run: its folder.
+      folder: for what is made of it.
+      length: of its sequences, in tokens.
 
     Raises:
       ValueError: the run cannot be exported or converted.
     """
     text = os.path.join(folder, "text")
-    words = (contest.ROOT / "README.md").read_text()
-    pathlib.Path(text).write_text(words[:8000])
+    pathlib.Path(text).write_text(_long_text(length))
     converted = os.path.join(folder, "hf")
     _call("albert_tf.convert", f"--from=run:{run}", f"--to=hf:{converted}")
     found = []
@@ -88,6 +95,15 @@ def make_contestants(run: str, folder: str) -> list[cases.Contestant]:
         found.append(
             _contestant(cases.OWN, "", dtype, "own_serving", folder=saved, text=text)
         )
+        if dtype == cases.FLOAT32:
+            lite = os.path.join(folder, "lite")
+            form = f"--form={_LITE}"
+            _call(
+                "albert_tf.export", f"--model_dir={run}", f"--output_dir={lite}", form
+            )
+            found.append(
+                _contestant(cases.OWN, _LITE, dtype, "own_lite", folder=lite, text=text)
+            )
         for form, variables in (
             ("eager", {}),
             ("tuned", cases.TUNED_MALLOC),
@@ -109,9 +125,14 @@ def make_contestants(run: str, folder: str) -> list[cases.Contestant]:
 
 
 def check_agreement(outcomes: Sequence[contest.Outcome]) -> None:
-    """Raises ValueError where contestants in float32 gave different numbers."""
+    """Raises ValueError where contestants in float32 gave different numbers.
+
+    TensorFlow Lite's may differ.
+    """
     values = [
-        one.first_value for one in outcomes if one.contestant.dtype == cases.FLOAT32
+        one.first_value
+        for one in outcomes
+        if one.contestant.dtype == cases.FLOAT32 and one.contestant.form != _LITE
     ]
     if values and max(values) - min(values) > _MOST_DIFFERENCE:
         raise ValueError(
@@ -143,11 +164,11 @@ def bench(values: flags.FlagValues) -> None:
     with tempfile.TemporaryDirectory(prefix="bench_serve") as folder:
         base = config_lib.ModelConfig(vocab_size=_VOCAB_SIZE)
         run = values.model_dir or draw_run(folder, base)
-        contestants = make_contestants(run, folder)
         config = config_lib.from_json(pathlib.Path(run, "config.json").read_text())
+        length = config.data.max_seq_length
+        contestants = make_contestants(run, folder, length)
         print(f"{os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}")
         for size in sizes:
-            length = config.data.max_seq_length
             case = cases.Case(
                 f"serving-{size}x{length}",
                 cases.SERVING,
@@ -176,6 +197,14 @@ def bench(values: flags.FlagValues) -> None:
 def _contestant(family, form, dtype, module, **options) -> cases.Contestant:
     module = f"albert_tf.model_speed.{module}"
     return cases.Contestant(family, form, dtype, module, "", options, (cases.SERVING,))
+
+
+def _long_text(length: int) -> str:
+    """Words of the documentation, at least as many tokens as asked for."""
+    words = (contest.ROOT / "README.md").read_text().split()
+    # Marks of code are left out: transformers makes quotation marks of some.
+    plain = [word for word in words if word.isalpha()]
+    return " ".join((plain * (1 + length // len(plain)))[:length])
 
 
 def _start(contestant: cases.Contestant, case: cases.Case) -> contest.Process:

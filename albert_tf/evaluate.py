@@ -3,7 +3,8 @@
 python -m albert_tf.evaluate --model_dir=mrpc --data_dir=glue_data/MRPC \
     --split=dev --output_dir=mrpc-again [--checkpoint=mrpc/model.ckpt-400]
 
-writes answers, outputs for ensembles, and predictions, as albert_tf.finetune does.
+writes answers, outputs for ensembles, and predictions, as albert_tf.finetune does. What
+an exported model loses, --compute_dtype=bfloat16 and --lite=FOLDER show.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from albert_tf import (
     binary,
     checkpoint,
     distribution,
+    lite,
     models,
     task_folder,
     task_input,
@@ -24,7 +26,9 @@ from albert_tf import (
     train_loop,
     training_flags,
 )
+from albert_tf import config as config_lib
 from albert_tf.tasks import data
+from albert_tf.tasks import rows as rows_lib
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -38,6 +42,20 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string(
         "checkpoint", "", "Prefix of a checkpoint. Default: the best one.", flag_values
     )
+    flags.DEFINE_enum(
+        "compute_dtype",
+        None,
+        config_lib.COMPUTE_DTYPES,
+        "Computes as albert_tf.export with this flag; by default as the run did.",
+        flag_values,
+    )
+    flags.DEFINE_string(
+        "lite",
+        "",
+        "Folder that albert_tf.export --form=lite wrote of the run, which is scored "
+        "instead of a checkpoint.",
+        flag_values,
+    )
     training_flags.define_devices(flag_values)
     flags.adopt_module_key_flags(training_flags, flag_values)
     flags.mark_flags_as_required(["model_dir", "data_dir", "output_dir"], flag_values)
@@ -49,6 +67,8 @@ def evaluate(
     split: str,
     output_dir: str,
     checkpoint_path: str = "",
+    compute_dtype: str | None = None,
+    lite_dir: str = "",
     strategy_kind: str = "auto",
     tpu: str = "",
 ) -> dict[str, Any]:
@@ -65,37 +85,50 @@ def evaluate(
             "--output_dir must be another folder than --model_dir, whose own results "
             f"would be lost; received {output_dir}"
         )
+    if lite_dir and (checkpoint_path or compute_dtype):
+        raise ValueError(
+            "--lite must be given without --checkpoint and --compute_dtype, which it "
+            "was exported with"
+        )
     strategy = distribution.create_strategy(strategy_kind, tpu)
     distribution.check_python_batches(strategy)
-    tuned, results = task_folder.read(model_dir), task_results.read_results(model_dir)
+    results = task_results.read_results(model_dir)
+    tuned = task_folder.read(lite_dir or model_dir)
     names = (*tuned.task.dev_splits, *tuned.task.test_splits)
     if split not in names:
         raise ValueError(
             f"--split must be one of {', '.join(names)}; received {split!r}"
         )
-    run = tuned.config.train
-    with strategy.scope():
-        model = tuned.build_model(models.compute_form(run))
-    path = checkpoint_path or checkpoint.best_path(model_dir)
-    if not path:
-        raise ValueError(f"{model_dir} holds no best checkpoint; give --checkpoint")
-    checkpoint.restore_parts(path, model=model)
     loader = data.Loader(tuned.task, tuned.tokenizer, data_dir, "")
-    found = loader.read_split(split)
-    batcher = task_input.Batcher(
-        found.rows,
-        tuned.task.kind,
-        tuned.tokenizer.pad_id,
-        tuned.config.task.max_seq_length,
-    )
-    predict = task_predictions.make_predict(
-        strategy,
-        model,
-        batcher,
-        run.eval_batch_size,
-        run.jit_compile,
-        train_loop.Signals(),
-    )
+    if lite_dir:
+        lite_model = lite.LiteModel(lite_dir)
+        found = loader.read_split(split)
+        predict = task_predictions.make_lite_predict(
+            lite_model,
+            _batcher(tuned, found.rows, is_fixed_length=True),
+            tuned.config.train.eval_batch_size,
+        )
+    else:
+        run = tuned.config.train
+        form = models.compute_form(run)
+        if compute_dtype:
+            form = models.serving_form(compute_dtype)
+        with strategy.scope():
+            model = tuned.build_model(form)
+        path = checkpoint_path or checkpoint.best_path(model_dir)
+        if not path:
+            raise ValueError(f"{model_dir} holds no best checkpoint; give --checkpoint")
+        checkpoint.restore_parts(path, model=model)
+        results["best_step"] = checkpoint.step_of(path)
+        found = loader.read_split(split)
+        predict = task_predictions.make_predict(
+            strategy,
+            model,
+            _batcher(tuned, found.rows),
+            run.eval_batch_size,
+            run.jit_compile,
+            train_loop.Signals(),
+        )
     with distribution.noticing_lost_workers(strategy):
         predicted = predict()
     if predicted is None:
@@ -108,13 +141,24 @@ def evaluate(
         output_dir, tuned.task, split, found.examples, outputs
     )
     results |= {
-        "best_step": checkpoint.step_of(path),
         "num_examples": {split: len(found.examples)},
         "left_out": loader.left_out,
         "scores": {split: scores} if scores else {},
     }
     task_results.write_results(output_dir, results)
     return results
+
+
+def _batcher(
+    tuned: task_folder.FineTuned, rows: rows_lib.Rows, is_fixed_length: bool = False
+) -> task_input.Batcher:
+    return task_input.Batcher(
+        rows,
+        tuned.task.kind,
+        tuned.tokenizer.pad_id,
+        tuned.config.task.max_seq_length,
+        is_fixed_length,
+    )
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -129,6 +173,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 flag_values.split,
                 flag_values.output_dir,
                 flag_values.checkpoint,
+                flag_values.compute_dtype,
+                flag_values.lite,
                 flag_values.strategy,
                 flag_values.tpu,
             )

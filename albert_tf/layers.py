@@ -30,11 +30,15 @@ class Compute(NamedTuple):
       fastest form on a CPU where shapes are static.
     remat: what the backward pass computes again instead of keeping: "none",
       "attention", or each "block".
+    fused: whether activation function and softmax are computed in `dtype` too, and not
+      in float32. For serving: oneDNN then makes each one operation with the product
+      before it, with float32 inside. Elsewhere each step would be rounded.
     """
 
     dtype: str = "float32"
     islands: bool = False
     remat: str = "none"
+    fused: bool = False
 
 
 PLAIN = Compute()
@@ -155,6 +159,13 @@ def shape_of(tensor) -> list:
     ]
 
 
+def as_rows(tensor):
+    """Float [..., size] as the matrix [all but the last, size]."""
+    return (
+        tensor if tensor.shape.rank == 2 else tf.reshape(tensor, [-1, tensor.shape[-1]])
+    )
+
+
 class Layer(tf_keras.layers.Layer):
     """The base of all layers here: float32 weights, inputs never cast unasked."""
 
@@ -168,6 +179,10 @@ class Layer(tf_keras.layers.Layer):
             function = islands.compiled(function, **settings)
             return function(*inputs)
         return function(*inputs, **settings)
+
+    def inner_dtype(self, product) -> tf.DType:
+        """What activation function and softmax of a `product` are computed in."""
+        return product.dtype if self.compute.fused else tf.float32
 
     def uses_islands(self, tensor) -> bool:
         """Whether to compile what reads `tensor`: XLA does so anew for each shape."""
@@ -211,7 +226,7 @@ class Dense(Layer):
         cast = cast or CastOnce(inputs.dtype)
         # One product of matrices: over a batch of them the kernel's gradient would be
         # made once a sequence and then summed.
-        rows = tf.reshape(inputs, [-1, inputs.shape[-1]])  # [all but the last, inputs]
+        rows = as_rows(inputs)  # [all but the last, inputs]
         rows = tf.matmul(rows, cast(self.kernel))
         if add_bias and self.activation:
             rows = self.between_products(
@@ -219,9 +234,12 @@ class Dense(Layer):
                 rows,
                 cast(self.bias),
                 activation=self.activation,
+                dtype=self.inner_dtype(rows),
             )
         elif add_bias:
             rows = tf.nn.bias_add(rows, tf.cast(cast(self.bias), rows.dtype))
+        if inputs.shape.rank == 2:
+            return rows
         return tf.reshape(rows, [*shape_of(inputs)[:-1], self.units])
 
 
@@ -248,23 +266,23 @@ class LayerNorm(Layer):
         """Normalises `inputs`, or the sum of `residual`, `inputs` and `bias`.
 
         Args:
-          inputs: float [..., size].
-          residual: the same shape and dtype, or None.
+          inputs: float [..., size]; with `residual` perhaps its rows, [rows, size].
+          residual: float [..., size] of the same dtype, or None.
           bias: float32 [size]; goes with `residual`.
           cast: what gives the weights as tensors.
 
         Returns:
-          [..., size] of the dtype of `inputs`.
+          Float of the dtype of `inputs`, shaped as `residual` where there is one.
         """
         cast = cast or CastOnce(inputs.dtype)
         gamma, beta = cast(self.gamma), cast(self.beta)
         if residual is None:
             return pointwise.normalize(inputs, gamma, beta, self.epsilon)
-        rows = [tf.reshape(part, [-1, part.shape[-1]]) for part in (residual, inputs)]
+        rows = as_rows(residual), as_rows(inputs)
         normed = self.between_products(
             pointwise.normalize_sum, *rows, bias, gamma, beta, epsilon=self.epsilon
         )
-        return tf.reshape(normed, shape_of(inputs))
+        return tf.reshape(normed, shape_of(residual))
 
 
 class Embeddings(Layer):
@@ -347,6 +365,8 @@ class BlockPart(Layer):
         """Projects float [B, S, inner] to H, adds `hidden`, and normalises."""
         rate = self.config.hidden_dropout_rate
         drops = dropout_seed is not None and rate > 0.0
+        # As rows, so that nothing stands between the product and what is added to it.
+        inner = as_rows(inner)
         projected = self.output_projection(inner, cast=cast, add_bias=drops)
         bias = cast(self.output_projection.bias)
         if drops:
@@ -392,10 +412,14 @@ class SelfAttention(BlockPart):
         )
         scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
         scale = query.shape[-1] ** -0.5
-        use_islands = self.uses_islands(scores)
-        softmax = islands.softmax if use_islands else pointwise.softmax
+        if self.uses_islands(scores):
+            probabilities = islands.softmax(scores, attention_bias, scale)
+        else:
+            probabilities = pointwise.softmax(
+                scores, attention_bias, scale, self.inner_dtype(scores)
+            )
         probabilities = dropout(
-            softmax(scores, attention_bias, scale),
+            probabilities,
             self.config.attention_dropout_rate,
             fold_in(dropout_seed, 0),
         )

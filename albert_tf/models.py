@@ -116,3 +116,8 @@ def compute_form(run: config_lib.TrainConfig) -> layers.Compute:
         distribution.uses_islands(run.jit_compile),
         run.remat,
     )
+
+
+def serving_form(dtype: str) -> layers.Compute:
+    """How an exported model computes, whatever it is served on."""
+    return layers.Compute(dtype, fused=True)

@@ -1,5 +1,7 @@
 """What lies between the products of matrices: pure functions, float32 inside.
 
+Two of them can be told to compute in another dtype.
+
 Shapes: rows are B * S or B * P; B batch, S sequence, N heads, C classes.
 """
 
@@ -17,19 +19,22 @@ ACTIVATIONS: dict[str, Callable] = {
 }
 
 
-def biased_activation(inputs, bias, activation: str):
+def biased_activation(inputs, bias, activation: str, dtype=tf.float32):
     """`activation` of `inputs` + `bias`.
 
     Args:
       inputs: float [rows, units].
       bias: float32 [units].
       activation: one of `ACTIVATIONS`.
+      dtype: what it is computed in.
 
     Returns:
       [rows, units] of the dtype of `inputs`.
     """
-    activated = ACTIVATIONS[activation](tf.cast(inputs, tf.float32) + bias)
-    return tf.cast(activated, inputs.dtype)
+    # Only a sum that is called BiasAdd is made one operation with the product before
+    # it and the GELU after it.
+    biased = tf.nn.bias_add(tf.cast(inputs, dtype), tf.cast(bias, dtype))
+    return tf.cast(ACTIVATIONS[activation](biased), inputs.dtype)
 
 
 def normalize(inputs, gamma, beta, epsilon: float):
@@ -54,23 +59,26 @@ def normalize_sum(residual, inputs, bias, gamma, beta, epsilon: float):
     Returns:
       [rows, size] of the dtype of `residual`.
     """
-    total = tf.cast(residual, tf.float32) + tf.cast(inputs, tf.float32) + bias
+    total = tf.nn.bias_add(tf.cast(inputs, tf.float32), bias)
+    total += tf.cast(residual, tf.float32)
     return tf.cast(normalize(total, gamma, beta, epsilon), residual.dtype)
 
 
-def softmax(scores, attention_bias, scale: float):
+def softmax(scores, attention_bias, scale: float, dtype=tf.float32):
     """Softmax of `scores` * `scale` + `attention_bias` over the last axis.
 
     Args:
       scores: float [B, N, S, S].
       attention_bias: float32 [B, 1, 1, S].
       scale: of the scores.
+      dtype: what it is computed in.
 
     Returns:
       [B, N, S, S] of the dtype of `scores`.
     """
-    scores, dtype = tf.cast(scores, tf.float32) * scale, scores.dtype
-    return tf.cast(tf.nn.softmax(scores + attention_bias), dtype)
+    scaled = tf.cast(scores, dtype) * tf.cast(scale, dtype)
+    probabilities = tf.nn.softmax(scaled + tf.cast(attention_bias, dtype))
+    return tf.cast(probabilities, scores.dtype)
 
 
 def cross_entropy(scores, bias, labels):

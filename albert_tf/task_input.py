@@ -28,7 +28,14 @@ class Batcher:
       length: S, the tokens of a row with padding: the longest row's, rounded up.
     """
 
-    def __init__(self, rows: rows_lib.Rows, kind: str, pad_id: int, max_length: int):
+    def __init__(
+        self,
+        rows: rows_lib.Rows,
+        kind: str,
+        pad_id: int,
+        max_length: int,
+        is_fixed_length: bool = False,
+    ):
         """Takes the rows of any number of examples.
 
         Args:
@@ -36,6 +43,7 @@ class Batcher:
           kind: a key of `task_models.HEADS`.
           pad_id: the id of <pad>.
           max_length: the most tokens of a row, `task.max_seq_length`.
+          is_fixed_length: whether all rows are padded to that.
         """
         self._rows = rows
         self._kind = kind
@@ -45,7 +53,8 @@ class Batcher:
             self._rows_per_item = int(np.sum(rows.example_index == 0))
         self.num_items = rows.num_rows // self._rows_per_item
         longest = int(np.max(np.diff(rows.offsets)))
-        self.length = min(-(-longest // _LENGTH_UNIT) * _LENGTH_UNIT, max_length)
+        rounded = -(-longest // _LENGTH_UNIT) * _LENGTH_UNIT
+        self.length = max_length if is_fixed_length else min(rounded, max_length)
 
     def batch(self, items: Sequence[int] | np.ndarray) -> Batch:
         """The features of some items.

@@ -44,6 +44,7 @@ class TaskModel(tf_keras.Model):
                 f"kind must be one of {', '.join(HEADS)}; received {kind!r}"
             )
         super().__init__(name="albert")
+        self.kind = kind
         self.compute = compute
         initializer = layers.TruncatedNormal(config.initializer_range, seed)
         self.encoder = encoder.Encoder(config, initializer.child("encoder"), compute)

@@ -1,11 +1,11 @@
-"""What a task's model says of rows, on the devices that train."""
+"""What a task's model says of rows, on the devices that train or in TensorFlow Lite."""
 
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import distribution, task_input, task_models, train_loop
+from albert_tf import distribution, lite, task_input, task_models, train_loop
 
 Predict = Callable[[], dict[str, np.ndarray] | None]
 
@@ -65,6 +65,30 @@ def make_predict(
         return {
             name: np.concatenate([part[name] for part in parts])[: batcher.num_items]
             for name in parts[0]
+        }
+
+    return predict
+
+
+def make_lite_predict(
+    model: lite.LiteModel, batcher: task_input.Batcher, batch_size: int
+) -> Predict:
+    """As `make_predict`, of a model of TensorFlow Lite on this machine.
+
+    Args:
+      model: of the task.
+      batcher: of the items, padded to the model's length.
+      batch_size: items of a call.
+    """
+    last = batcher.num_items
+
+    def predict() -> dict[str, np.ndarray]:
+        parts = [
+            model(batcher.batch(range(first, min(first + batch_size, last))))
+            for first in range(0, last, batch_size)
+        ]
+        return {
+            name: np.concatenate([part[name] for part in parts]) for name in parts[0]
         }
 
     return predict

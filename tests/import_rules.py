@@ -38,6 +38,7 @@ ALBERT_TF = (
     (
         "4a",
         "checkpoint",
+        "lite",
         "preemption",
         "report_drawing",
         "run_folder",

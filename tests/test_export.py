@@ -13,7 +13,6 @@ from tensorflow_serving.apis import prediction_log_pb2
 from albert_tf import (
     checkpoint,
     export,
-    layers,
     models,
     predict,
     pretrain,
@@ -178,7 +177,7 @@ def test_bfloat16_is_that_of_the_model_and_its_weights_lie_in_it(model_dir, tmp_
         np.testing.assert_array_equal(found["float32"][key], value)
     settings = small_run.small_config()
     model = models.build_pretraining_model(
-        settings.model, 0, layers.Compute("bfloat16")
+        settings.model, 0, models.serving_form("bfloat16")
     )
     checkpoint.restore_parts(path, model=model)
     inputs = {

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from albert_tf import checkpoint, layers, task_folder, task_models, tokenization
+from albert_tf import checkpoint, models, task_folder, task_models, tokenization
 from albert_tf import config as config_lib
 from albert_tf.task_serving import base, choices, spans, texts, words
 
@@ -17,14 +17,14 @@ SERVINGS: dict[str, type[base.TaskServing]] = {
 }
 
 
-def load_serving(
+def load(
     model_dir: str,
     config: config_lib.Config,
     tokenizer: tokenization.Tokenizer,
     checkpoint_path: str = "",
     is_fixed_length: bool = False,
-) -> tuple[base.TaskServing, str]:
-    """The model of a fine-tuning run, ready to answer, and its checkpoint's path.
+) -> tuple[base.FineTuned, str]:
+    """What `SERVINGS` take of a fine-tuning run, and its checkpoint's path.
 
     Args:
       model_dir: what albert_tf.finetune wrote.
@@ -50,7 +50,7 @@ def load_serving(
         task["calibration"].get("null_odds_threshold", 0.0),
         is_fixed_length,
     )
-    return SERVINGS[task["kind"]](trained), path
+    return trained, path
 
 
 def _build(
@@ -68,7 +68,7 @@ def _build(
             config.model,
             task["kind"],
             config.train.seed,
-            layers.Compute(config.train.compute_dtype),
+            models.serving_form(config.train.compute_dtype),
             **settings,
         )
     except TypeError as error:  # an argument that the head does not take
