@@ -18,14 +18,21 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+import numpy as np
 from absl import flags
 
 from albert_tf import binary
 from albert_tf import config as config_lib
-from albert_tf.interchange import ours, portable, tables
+from albert_tf.interchange import names, ours, portable, tables
 from albert_tf.model_speed import cases, contest, matrix_probe, results
 
 _LENGTH = 128
+_PARTS = (
+    portable.ENCODER,
+    portable.POOLER,
+    portable.MASKED_LM,
+    portable.SENTENCE_ORDER,
+)
 _VOCAB_SIZE = 2000
 _MOST_DIFFERENCE = 1e-3
 # Each is so long that a turn at batch 1 does not find cold caches alone.
@@ -46,7 +53,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
 def draw_run(folder: str, model: config_lib.ModelConfig) -> str:
     """Writes a run whose weights were never trained; returns its folder.
 
-    Its vocabulary is trained on this project's documentation.
+    All its weights are drawn, biases too: zeros would be left out of a graph. Its
+    vocabulary is trained on this project's documentation.
 
     Raises:
       ValueError: that failed.
@@ -58,7 +66,9 @@ def draw_run(folder: str, model: config_lib.ModelConfig) -> str:
         f"--output={vocab}",
         f"--vocab_size={model.vocab_size}",
     )
-    made = portable.Portable(model, {}, vocab=pathlib.Path(vocab).read_bytes())
+    made = portable.Portable(
+        model, _draw_weights(model), vocab=pathlib.Path(vocab).read_bytes()
+    )
     run = os.path.join(folder, "run")
     os.mkdir(run)
     recipe = config_lib.Config(
@@ -192,6 +202,16 @@ def bench(values: flags.FlagValues) -> None:
                 check_agreement(outcomes)
                 if group[0].name in missing:
                     raise ValueError(f"{group[0].name} could not be measured")
+
+
+def _draw_weights(model: config_lib.ModelConfig) -> dict[str, np.ndarray]:
+    """Of encoder and heads, by name."""
+    rng = np.random.default_rng(1)
+    drawn = {}
+    for name, shape in names.shapes_of(model, _PARTS).items():
+        weight = rng.normal(0.0, model.initializer_range, shape)
+        drawn[name] = (weight + name.endswith("/gamma")).astype(np.float32)
+    return drawn
 
 
 def _contestant(family, form, dtype, module, **options) -> cases.Contestant:

@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import config as config_lib
-from albert_tf import layers
+from albert_tf import layers, pointwise
 
 
 class EncoderOutputs(NamedTuple):
@@ -86,6 +87,9 @@ class Encoder(layers.Layer):
         hidden = tf.cast(embedded, self.compute.dtype)
         if self.embedding_projection is not None:
             hidden = self.embedding_projection(hidden, cast=cast)  # [B, S, H]
+        scale = cast.stream_scale
+        if scale != 1.0:
+            hidden = tf.cast(tf.cast(hidden, tf.float32) * scale, hidden.dtype)
         padding = 1.0 - tf.cast(input_mask, tf.float32)
         attention_bias = padding[:, None, None, :] * layers.MASKED_SCORE
         all_layers = []
@@ -99,7 +103,8 @@ class Encoder(layers.Layer):
                 # Each application draws its own mask, though the block is the same.
                 dropout_seed=layers.fold_in(dropout_seed, 1 + depth),
             )
-            all_layers.append(tf.cast(hidden, tf.float32))
+            output = tf.cast(hidden, tf.float32)
+            all_layers.append(output if scale == 1.0 else output / scale)
         sequence_output = all_layers[-1]
         pooled_output = tf.tanh(self.pooler(sequence_output[:, 0]))  # [B, H]
         return EncoderOutputs(
@@ -107,17 +112,51 @@ class Encoder(layers.Layer):
         )
 
     def cast_blocks(self) -> layers.CastOnce:
-        """All matrices of the blocks as they are now, in the dtype of the products.
+        """The weights of the blocks as they are now, to be cast no more.
 
-        Where that is float32 there is nothing to cast, and they are read as ever.
+        In the fused form they are those of a stream that is scaled: exactly the same
+        function, but with layer norms that are one operation each. Where nothing is to
+        be cast or scaled, weights are read as ever.
         """
-        cast = layers.CastOnce(tf.as_dtype(self.compute.dtype))
-        if self.compute.dtype != "float32":
+        dtype = tf.as_dtype(self.compute.dtype)
+        known: dict[int, layers.Weight] = {}
+        if self.compute.fused:
+            ratio = pointwise.ONEDNN_EPSILON / self.config.layer_norm_epsilon
+            return layers.CastOnce(dtype, *self._scaled(dtype, ratio**0.5))
+        if dtype != tf.float32:
             for block in self.blocks:
                 for variable in block.variables:
                     if len(variable.shape) > 1:
-                        cast(variable)
-        return cast
+                        known[id(variable)] = tf.cast(variable, dtype)
+        return layers.CastOnce(dtype, known)
+
+    def _scaled(
+        self, dtype: tf.DType, scale: float
+    ) -> tuple[dict[int, layers.Weight], float]:
+        """The blocks' weights for a stream of hidden values times `scale`, and that.
+
+        What reads the stream is divided by it, what is added to it is multiplied.
+        Matrices are variables of `dtype`, so that a SavedModel keeps them beside its
+        graph; vectors are constants of the graph, or nothing would be fused.
+        """
+        known: dict[int, layers.Weight] = {}
+
+        def add(variable: tf.Variable, factor: float) -> None:
+            if id(variable) not in known:
+                weight = variable.numpy() * np.float32(factor)
+                if weight.ndim > 1:
+                    weight = tf.Variable(tf.cast(weight, dtype), trainable=False)
+                known[id(variable)] = weight
+
+        for block in self.blocks:
+            for part in (block.attention, block.feed_forward):
+                for reader in part.readers:
+                    add(reader.kernel, 1 / scale)
+                    add(reader.bias, 1.0)
+                for adds in (part.output_projection, part.layer_norm):
+                    for variable in adds.variables:
+                        add(variable, scale)
+        return known, scale
 
     @property
     def block_at_depth(self) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ Dropout is stateless. A layer is given `dropout_seed` (int32 [2]) for the step, 
 replica and the depth at hand, and draws from that alone; None means no dropout.
 """
 
+import abc
 import zlib
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
@@ -44,32 +45,58 @@ class Compute(NamedTuple):
 PLAIN = Compute()
 
 
+# A variable, a tensor or an array: what can be read in the place of a variable.
+Weight = Any
+
+
 class CastOnce:
     """Gives variables as tensors in the dtype of the products, each cast once.
 
     One lives as long as one pass through a model. There a shared variable would
     otherwise be read and cast at every layer, and each layer's gradient cast back.
+
+    Attributes:
+      stream_scale: what the hidden values between the blocks are multiplied by, so that
+        `pointwise.ONEDNN_EPSILON` is to them what the model's epsilon is to its own.
+        1 where the weights are the model's.
     """
 
-    def __init__(self, dtype, known: dict[int, tf.Tensor] | None = None):
+    def __init__(
+        self,
+        dtype,
+        known: Mapping[int, Weight] | None = None,
+        stream_scale: float = 1.0,
+    ):
+        """Takes what is known already.
+
+        Args:
+          dtype: of the products.
+          known: by ids of variables, what is to be read in their place.
+          stream_scale: as the attribute.
+        """
         self._dtype = dtype
-        self._tensors = known or {}
+        self._known = known or {}
+        self._tensors: dict[int, tf.Tensor] = {}
+        self.stream_scale = stream_scale
 
     def __call__(self, variable: tf.Variable) -> tf.Tensor:
         """`variable` as a tensor: matrices in the dtype, vectors in float32."""
         key = id(variable)
         if key not in self._tensors:
             dtype = self._dtype if len(variable.shape) > 1 else tf.float32
-            self._tensors[key] = tf.cast(tf.convert_to_tensor(variable), dtype)
+            weight = tf.convert_to_tensor(self._known.get(key, variable))
+            self._tensors[key] = tf.cast(weight, dtype)
         return self._tensors[key]
 
-    def knows(self, variable: tf.Variable) -> bool:
-        """Whether `variable` was cast before."""
-        return id(variable) in self._tensors
+    def weights_to_save(self, variables: Iterable[tf.Variable]) -> list[tf.Variable]:
+        """What is read of `variables`, or in their place."""
+        kept = [one for one in variables if id(one) not in self._known]
+        copies = [one for one in self._known.values() if isinstance(one, tf.Variable)]
+        return kept + copies
 
     def copy(self) -> "CastOnce":
-        """One that knows what this one knows, and learns by itself."""
-        return CastOnce(self._dtype, dict(self._tensors))
+        """One that knows what this one was made with, and learns by itself."""
+        return CastOnce(self._dtype, self._known, self.stream_scale)
 
     def knowing(self, variables, tensors: Iterable[tf.Tensor]) -> "CastOnce":
         """One that gives `tensors` for `variables`."""
@@ -77,7 +104,7 @@ class CastOnce:
             id(variable): tensor
             for variable, tensor in zip(variables, tensors, strict=True)
         }
-        return CastOnce(self._dtype, known)
+        return CastOnce(self._dtype, known, self.stream_scale)
 
 
 def apply(layer: "Layer", recompute: bool, cast: CastOnce, hidden, **arguments):
@@ -278,9 +305,11 @@ class LayerNorm(Layer):
         gamma, beta = cast(self.gamma), cast(self.beta)
         if residual is None:
             return pointwise.normalize(inputs, gamma, beta, self.epsilon)
+        is_scaled = cast.stream_scale != 1.0
+        epsilon = pointwise.ONEDNN_EPSILON if is_scaled else self.epsilon
         rows = as_rows(residual), as_rows(inputs)
         normed = self.between_products(
-            pointwise.normalize_sum, *rows, bias, gamma, beta, epsilon=self.epsilon
+            pointwise.normalize_sum, *rows, bias, gamma, beta, epsilon=epsilon
         )
         return tf.reshape(normed, shape_of(residual))
 
@@ -361,6 +390,11 @@ class BlockPart(Layer):
         )
         self.layer_norm = LayerNorm(config.layer_norm_epsilon, compute=compute)
 
+    @property
+    @abc.abstractmethod
+    def readers(self) -> tuple[Dense, ...]:
+        """The layers that read what comes in."""
+
     def add_to_residual(self, hidden, inner, dropout_seed, cast: CastOnce):
         """Projects float [B, S, inner] to H, adds `hidden`, and normalises."""
         rate = self.config.hidden_dropout_rate
@@ -428,6 +462,11 @@ class SelfAttention(BlockPart):
         context = tf.reshape(context, shape_of(hidden))
         return self.add_to_residual(hidden, context, fold_in(dropout_seed, 1), cast)
 
+    @property
+    def readers(self) -> tuple[Dense, ...]:
+        """The layers that read what comes in."""
+        return self.query, self.key, self.value
+
     def _split_heads(self, projected):
         head_size = self.config.hidden_size // self.config.num_heads
         shape = [*shape_of(projected)[:2], self.config.num_heads, head_size]
@@ -452,6 +491,11 @@ class FeedForward(BlockPart):
             config.activation,
             compute,
         )
+
+    @property
+    def readers(self) -> tuple[Dense, ...]:
+        """The layers that read what comes in."""
+        return (self.intermediate,)
 
     def call(self, hidden, dropout_seed=None, cast: CastOnce | None = None):
         """Maps float [B, S, H] to the same shape and dtype.

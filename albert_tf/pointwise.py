@@ -37,10 +37,17 @@ def biased_activation(inputs, bias, activation: str, dtype=tf.float32):
     return tf.cast(ACTIVATIONS[activation](biased), inputs.dtype)
 
 
+# Where gamma and beta are constants and the axis is counted from the front, TensorFlow
+# puts one operation of oneDNN in the place of a layer norm. It forgets the epsilon on
+# the way (measured in 2.20), and this one holds.
+ONEDNN_EPSILON = 1e-3
+
+
 def normalize(inputs, gamma, beta, epsilon: float):
     """Layer normalisation of float [..., size]; gamma and beta float32 [size]."""
     hidden = tf.cast(inputs, tf.float32)
-    mean, variance = tf.nn.moments(hidden, axes=[-1], keepdims=True)
+    axis = hidden.shape.rank - 1 if epsilon == ONEDNN_EPSILON else -1
+    mean, variance = tf.nn.moments(hidden, axes=[axis], keepdims=True)
     normed = tf.nn.batch_normalization(hidden, mean, variance, beta, gamma, epsilon)
     return tf.cast(normed, inputs.dtype)
 

@@ -39,7 +39,7 @@ class PretrainedServing(tf.Module):
         encoder, cast = model.encoder, model.encoder.cast_blocks()
         table = encoder.embeddings.word_embeddings
         # The model is no attribute: Keras would then save a function for each layer.
-        self._weights = [one for one in model.variables if not cast.knows(one)]
+        self._weights = cast.weights_to_save(model.variables)
         self._encode = lambda inputs: encoder(**inputs, cast=cast.copy())
         self._score = lambda *inputs: model.masked_lm(*inputs, table).logits
         self._order = lambda pooled: model.sentence_order(pooled)

@@ -41,7 +41,7 @@ class TaskServing(tf.Module, abc.ABC):
         super().__init__(name="task_serving")
         model, cast = trained.model, trained.model.encoder.cast_blocks()
         # The model is no attribute: Keras would then save a function for each layer.
-        self._weights = [one for one in model.variables if not cast.knows(one)]
+        self._weights = cast.weights_to_save(model.variables)
         self._infer_rows = lambda features: model.infer(features, cast.copy())
         self._max_seq_length = trained.settings.max_seq_length
         self._fixed_length = self._max_seq_length if trained.is_fixed_length else None
