@@ -114,15 +114,16 @@ class Encoder(layers.Layer):
     def cast_blocks(self) -> layers.CastOnce:
         """The weights of the blocks as they are now, to be cast no more.
 
-        In the fused form they are those of a stream that is scaled: exactly the same
-        function, but with layer norms that are one operation each. Where nothing is to
-        be cast or scaled, weights are read as ever.
+        In the fused form they are those of a stream that is scaled: the same function
+        but for rounding, with layer norms that are one operation each. Where nothing is
+        to be cast or scaled, weights are read as ever.
         """
         dtype = tf.as_dtype(self.compute.dtype)
-        known: dict[int, layers.Weight] = {}
         if self.compute.fused:
             ratio = pointwise.ONEDNN_EPSILON / self.config.layer_norm_epsilon
-            return layers.CastOnce(dtype, *self._scaled(dtype, ratio**0.5))
+            scale = ratio**0.5
+            return layers.CastOnce(dtype, self._scaled_weights(dtype, scale), scale)
+        known: dict[int, layers.Weight] = {}
         if dtype != tf.float32:
             for block in self.blocks:
                 for variable in block.variables:
@@ -130,33 +131,36 @@ class Encoder(layers.Layer):
                         known[id(variable)] = tf.cast(variable, dtype)
         return layers.CastOnce(dtype, known)
 
-    def _scaled(
+    def _scaled_weights(
         self, dtype: tf.DType, scale: float
-    ) -> tuple[dict[int, layers.Weight], float]:
-        """The blocks' weights for a stream of hidden values times `scale`, and that.
+    ) -> dict[int, layers.Weight]:
+        """The blocks' weights for a stream of hidden values times `scale`, by id.
 
         What reads the stream is divided by it, what is added to it is multiplied.
         Matrices are variables of `dtype`, so that a SavedModel keeps them beside its
         graph; vectors are constants of the graph, or nothing would be fused.
         """
-        known: dict[int, layers.Weight] = {}
+        scaled: dict[int, layers.Weight] = {}
 
         def add(variable: tf.Variable, factor: float) -> None:
-            if id(variable) not in known:
+            if id(variable) not in scaled:  # blocks may have a part in common
                 weight = variable.numpy() * np.float32(factor)
                 if weight.ndim > 1:
-                    weight = tf.Variable(tf.cast(weight, dtype), trainable=False)
-                known[id(variable)] = weight
+                    name = variable.name.partition(":")[0]
+                    weight = tf.Variable(
+                        tf.cast(weight, dtype), trainable=False, name=f"{name}_scaled"
+                    )
+                scaled[id(variable)] = weight
 
         for block in self.blocks:
             for part in (block.attention, block.feed_forward):
                 for reader in part.readers:
                     add(reader.kernel, 1 / scale)
                     add(reader.bias, 1.0)
-                for adds in (part.output_projection, part.layer_norm):
-                    for variable in adds.variables:
+                for adder in (part.output_projection, part.layer_norm):
+                    for variable in adder.variables:
                         add(variable, scale)
-        return known, scale
+        return scaled
 
     @property
     def block_at_depth(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ writes answers, outputs for ensembles, and predictions, as albert_tf.finetune do
 an exported model loses, --compute_dtype=bfloat16 and --lite=FOLDER show.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,10 @@ from albert_tf import (
     binary,
     checkpoint,
     distribution,
+    files,
     lite,
     models,
+    schema,
     task_folder,
     task_input,
     task_predictions,
@@ -74,6 +77,19 @@ def evaluate(
 ) -> dict[str, Any]:
     """Predicts a split, and writes what was found.
 
+    Args:
+      model_dir: of the run, or of one of its seeds.
+      data_dir: with the task's files.
+      split: such as "dev".
+      output_dir: another folder.
+      checkpoint_path: empty means the best.
+      compute_dtype: computes as a model that is exported with it; None means as the
+        run did.
+      lite_dir: what albert_tf.export --form=lite wrote of the run, to be scored
+        instead; empty for none.
+      strategy_kind: as `distribution.create_strategy` takes it.
+      tpu: as `distribution.create_strategy` takes it.
+
     Returns:
       What results.json holds; without scores on a worker that does not write.
 
@@ -90,44 +106,48 @@ def evaluate(
             "--lite must be given without --checkpoint and --compute_dtype, which it "
             "was exported with"
         )
+    lite_model = lite.LiteModel(lite_dir) if lite_dir else None
     strategy = distribution.create_strategy(strategy_kind, tpu)
     distribution.check_python_batches(strategy)
     results = task_results.read_results(model_dir)
+    if lite_dir:
+        _check_same_task(model_dir, lite_dir)
     tuned = task_folder.read(lite_dir or model_dir)
     names = (*tuned.task.dev_splits, *tuned.task.test_splits)
     if split not in names:
         raise ValueError(
             f"--split must be one of {', '.join(names)}; received {split!r}"
         )
+    run = tuned.config.train
     loader = data.Loader(tuned.task, tuned.tokenizer, data_dir, "")
-    if lite_dir:
-        lite_model = lite.LiteModel(lite_dir)
+    if lite_model is not None:
         found = loader.read_split(split)
+        batcher = _make_batcher(tuned, found.rows, is_fixed_length=True)
         predict = task_predictions.make_lite_predict(
-            lite_model,
-            _batcher(tuned, found.rows, is_fixed_length=True),
-            tuned.config.train.eval_batch_size,
+            lite_model, batcher, run.eval_batch_size
         )
     else:
-        run = tuned.config.train
-        form = models.compute_form(run)
+        path = checkpoint_path or checkpoint.best_path(model_dir)
+        if not path:
+            raise ValueError(f"{model_dir} holds no best checkpoint; give --checkpoint")
+        form, cast = models.compute_form(run), None
         if compute_dtype:
             form = models.serving_form(compute_dtype)
         with strategy.scope():
             model = tuned.build_model(form)
-        path = checkpoint_path or checkpoint.best_path(model_dir)
-        if not path:
-            raise ValueError(f"{model_dir} holds no best checkpoint; give --checkpoint")
-        checkpoint.restore_parts(path, model=model)
+            checkpoint.restore_parts(path, model=model)
+            if compute_dtype:
+                cast = model.encoder.cast_blocks()
         results["best_step"] = checkpoint.step_of(path)
         found = loader.read_split(split)
         predict = task_predictions.make_predict(
             strategy,
             model,
-            _batcher(tuned, found.rows),
+            _make_batcher(tuned, found.rows),
             run.eval_batch_size,
-            run.jit_compile,
+            "off" if compute_dtype else run.jit_compile,
             train_loop.Signals(),
+            cast,
         )
     with distribution.noticing_lost_workers(strategy):
         predicted = predict()
@@ -149,9 +169,24 @@ def evaluate(
     return results
 
 
-def _batcher(
+def _check_same_task(model_dir: str, lite_dir: str) -> None:
+    """Raises ValueError where a folder was not exported from a run such as this."""
+    for name in (task_folder.TASK_FILE, schema.VOCAB_FILE):
+        ours, other = (
+            files.read_bytes(os.path.join(folder, name))
+            for folder in (model_dir, lite_dir)
+        )
+        if ours != other:
+            raise ValueError(
+                f"--lite must be exported from --model_dir; {name} differs between "
+                f"{lite_dir} and {model_dir}"
+            )
+
+
+def _make_batcher(
     tuned: task_folder.FineTuned, rows: rows_lib.Rows, is_fixed_length: bool = False
 ) -> task_input.Batcher:
+    """Batches of rows, padded as the run's or to one length."""
     return task_input.Batcher(
         rows,
         tuned.task.kind,

@@ -1,4 +1,4 @@
-"""Writes a trained model as a SavedModel whose signatures take strings.
+"""Writes a trained model for others: SavedModels that take strings or ids, and lite.
 
 python -m albert_tf.export --model_dir=RUN --output_dir=SAVED_MODEL
 python -m albert_tf.export --model_dir=RUN --output_dir=MODELS --version=3
@@ -57,7 +57,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         flag_values,
     )
     flags.DEFINE_string(
-        "output_dir", None, "Folder of the SavedModel, new or empty.", flag_values
+        "output_dir", None, "Folder of the exported model, new or empty.", flag_values
     )
     flags.DEFINE_string(
         "checkpoint",

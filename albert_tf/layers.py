@@ -2,7 +2,7 @@
 
 Shapes: B batch, S sequence, E embedding, H hidden, N heads, D head size; rows are
 B * S. Weights are kept in float32. Matrix products run in the dtype of the activations
-that come in; softmax, activation function and layer norm in float32.
+that come in; softmax, activation function and layer norm in float32, but see `Compute`.
 
 Dropout is stateless. A layer is given `dropout_seed` (int32 [2]) for the step, the
 replica and the depth at hand, and draws from that alone; None means no dropout.
@@ -32,8 +32,8 @@ class Compute(NamedTuple):
     remat: what the backward pass computes again instead of keeping: "none",
       "attention", or each "block".
     fused: whether activation function and softmax are computed in `dtype` too, and not
-      in float32. For serving: oneDNN then makes each one operation with the product
-      before it, with float32 inside. Elsewhere each step would be rounded.
+      in float32. For serving: on CPUs oneDNN then makes each one operation with the
+      product before it, with float32 inside. Elsewhere each step is rounded to `dtype`.
     """
 
     dtype: str = "float32"

@@ -101,7 +101,11 @@ class LiteModel:
         """What the model gives for a batch.
 
         Args:
-          features: what it takes, and perhaps more.
+          features: what it takes, as `convert_pretrained` and `convert_task` say it,
+            and perhaps more.
+
+        Returns:
+          Its outputs by name.
         """
         return self._run(**{name: features[name] for name in self._inputs})
 

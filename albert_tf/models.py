@@ -119,5 +119,9 @@ def compute_form(run: config_lib.TrainConfig) -> layers.Compute:
 
 
 def serving_form(dtype: str) -> layers.Compute:
-    """How an exported model computes, whatever it is served on."""
+    """How an exported model computes, whatever it is served on.
+
+    In bfloat16 its activation function and its softmax have float32 inside only where
+    oneDNN fuses them, on CPUs.
+    """
     return layers.Compute(dtype, fused=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import distribution, lite, task_input, task_models, train_loop
+from albert_tf import distribution, layers, lite, task_input, task_models, train_loop
 
 Predict = Callable[[], dict[str, np.ndarray] | None]
 
@@ -17,6 +17,7 @@ def make_predict(
     batch_size: int,
     jit_compile: str,
     signals: train_loop.Signals,
+    cast: layers.CastOnce | None = None,
 ) -> Predict:
     """A function that gives the model's outputs for all items, on every host.
 
@@ -27,6 +28,7 @@ def make_predict(
       batch_size: items of a batch on one device.
       jit_compile: `train.jit_compile`.
       signals: its `stop` ends the work.
+      cast: as `model.infer` takes it.
 
     Returns:
       A function that returns, by the names of the fields of what `model.infer` returns,
@@ -36,7 +38,7 @@ def make_predict(
     dataset = distribution.distribute_dataset(strategy, input_fn)
     num_rounds = -(-batcher.num_items // (batch_size * strategy.num_replicas_in_sync))
     infer = tf.function(
-        lambda features: model.infer(features)._asdict(),
+        lambda features: model.infer(features, cast and cast.copy())._asdict(),
         jit_compile=distribution.compiles_with_xla(jit_compile),
         autograph=False,
     )

@@ -19,8 +19,8 @@ TINY = config.ModelConfig(
 )
 
 
-def outcome(family, seconds, value=1.0, dtype="float32"):
-    contestant = cases.Contestant(family, "", dtype, "", "", {}, (cases.SERVING,))
+def outcome(family, seconds, value=1.0, dtype="float32", form=""):
+    contestant = cases.Contestant(family, form, dtype, "", "", {}, (cases.SERVING,))
     turns = tuple(contest.Turn((one,), (1e9,)) for one in seconds)
     return contest.Outcome(contestant, turns, 0, value, 1.0)
 
@@ -39,6 +39,7 @@ def test_a_drawn_model_is_exported_and_timed_from_strings(tmp_path, capsys):
     for dtype in cases.DTYPES:
         assert f"serving-2x16, {dtype}" in out
         assert re.search(rf"^albert_tf-{dtype} +[\d.]+ ", out, re.MULTILINE)
+    assert re.search(r"^albert_tf-lite-float32 +[\d.]+ ", out, re.MULTILINE)
 
 
 def test_each_peer_has_its_ratio():
@@ -52,9 +53,18 @@ def test_each_peer_has_its_ratio():
 def test_models_that_compute_different_things_are_no_contest():
     own = outcome("albert_tf", [1.0], 0.25)
     bench_serve.check_agreement([own, outcome("other", [1.0], 0.2501)])
-    bench_serve.check_agreement([own, outcome("other", [1.0], 0.3, "bfloat16")])
-    with pytest.raises(ValueError, match="all must compute the same.*0.25, 0.3"):
-        bench_serve.check_agreement([own, outcome("other", [1.0], 0.3)])
+    # Rounded weights may give something else, but not anything.
+    for rounded in (
+        outcome("other", [1.0], 0.3, "bfloat16"),
+        outcome("albert_tf", [1.0], 0.3, form="lite"),
+    ):
+        bench_serve.check_agreement([own, rounded])
+    for wrong in (
+        outcome("other", [1.0], 0.3),
+        outcome("albert_tf", [1.0], 1.3, form="lite"),
+    ):
+        with pytest.raises(ValueError, match="all must compute the same.*0.25, "):
+            bench_serve.check_agreement([own, wrong])
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "many"])

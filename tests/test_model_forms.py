@@ -353,3 +353,61 @@ def test_a_shared_weight_is_read_and_cast_once_for_all_layers(dtype):
     ]
     assert kinds.count("ReadVariableOp") == 1
     assert kinds.count("Cast") == (dtype == "bfloat16")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"layer_norm_epsilon": 0.1},
+        {"layer_norm_epsilon": 1e-3},
+        {"embedding_size": 10, "sharing": "none"},
+        {"sharing": "attention", "activation": "relu"},
+        {"sharing": "feed_forward", "activation": "gelu_exact"},
+        {"num_layers": 4, "num_groups": 2, "num_inner_groups": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("length", [None, _LENGTH])
+def test_the_form_for_serving_is_the_same_function(changes, length):
+    plain = models.build_pretraining_model(_sizes(**changes), 1)
+    served = models.build_pretraining_model(
+        _sizes(**changes), 1, models.serving_form("float32")
+    )
+    rng = np.random.default_rng(2)
+    for variable, other in zip(plain.variables, served.variables, strict=True):
+        # Biases too, which are drawn as zeros and then left out of a graph.
+        variable.assign(
+            rng.normal(float("gamma" in variable.name), 0.3, variable.shape)
+        )
+        other.assign(variable)
+    features = _features()
+    texts = [features[name] for name in ("input_ids", "input_mask", "segment_ids")]
+    cast = served.encoder.cast_blocks()
+
+    @tf.function(input_signature=[tf.TensorSpec([None, length], tf.int32)] * 3)
+    def encode(*inputs):
+        return served.encoder(*inputs, cast=cast.copy())
+
+    expected, found = plain.encoder(*texts), encode(*texts)
+    np.testing.assert_allclose(found.pooled_output, expected.pooled_output, atol=1e-5)
+    for layer, other in zip(found.all_layers, expected.all_layers, strict=True):
+        np.testing.assert_allclose(layer, other, atol=2e-5)
+
+
+def test_layer_norms_for_serving_have_their_epsilon_whatever_computes_them():
+    # In the place of these operations TensorFlow puts one of oneDNN, where it can,
+    # which has an epsilon of its own.
+    values = np.random.default_rng(3).normal(0.0, 0.02, [5, 64]).astype(np.float32)
+    gamma, beta = np.linspace(0.5, 2.0, 64, dtype=np.float32), np.ones(64, np.float32)
+    for epsilon in (pointwise.ONEDNN_EPSILON, 1e-12, 0.1):
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 64])])
+        def normalize(inputs, epsilon=epsilon):
+            constants = tf.constant(gamma), tf.constant(beta)
+            return pointwise.normalize(inputs, *constants, epsilon)
+
+        centred = values - values.mean(-1, keepdims=True, dtype=np.float64)
+        variance = (centred**2).mean(-1, keepdims=True)
+        expected = centred / np.sqrt(variance + epsilon) * gamma + beta
+        np.testing.assert_allclose(normalize(values), expected, atol=1e-4)
