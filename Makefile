@@ -40,7 +40,12 @@ demo: ## run the whole way on a small scale; results and report in build/demo
 .PHONY: test
 test: ## run all tests, the slow ones too
 	@$(DEVELOPMENT)
-	$(RUN) -m pytest --numprocesses=auto --dist=loadfile $(PYTEST_ARGS)
+	$(RUN) -m tests.run_rooms $(PYTEST_ARGS)
+
+.PHONY: golden-margins
+golden-margins: ## print how near the original's numbers come to their limits
+	@$(DEVELOPMENT)
+	$(RUN) -m tests.support.golden_margins
 
 # PyTorch does not fit beside TensorFlow, so transformers has an environment of its own,
 # whose requirements pin all by themselves: constraints.txt is not theirs.
@@ -57,23 +62,24 @@ test-interop: ## run the tests that load our models in transformers, on PyTorch
 	  tests/interop $(PYTEST_ARGS)
 
 .PHONY: check
-check: ## format, lint, types, imports and the BUILD file
+check: ## format, lint, types, imports and the BUILD files
 	@$(DEVELOPMENT)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy $(SOURCES)
-	$(RUN) -m pytest tests/test_layout.py
+	$(VENV)/bin/lint-imports --no-cache
+	$(RUN) -m pytest tests/repository/test_layout.py
 
 .PHONY: format
-format: ## format and mend what the linter can
+format: ## format, and fix what the linter can
 	@$(DEVELOPMENT)
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
 .PHONY: build-file
-build-file: ## write BUILD anew from the files' imports
+build-file: ## write the BUILD files from the files' imports
 	@$(PRODUCT)
-	$(RUN) -m tests.build_file
+	$(RUN) -m tests.repository.build_file
 
 # One benchmark is one module bench_NAME.py of a package, called as `make bench-NAME`.
 BENCHMARK = $(or $(wildcard $(SOURCES:=/bench_$*.py)), \

@@ -1,93 +1,46 @@
-r"""How fast training goes beside its model: input, loop, checkpoints, start.
+r"""Speed of the parts of training around the model: input, loop, checkpoints, startup.
 
   python -m albert_tf.bench_train
   python -m albert_tf.bench_train --parts=steps,input --rounds=5 --json=figures.json
 
-One table, with the target beside each figure. What is compared takes turns in one
-process. Without --data_dir, records are made of the demonstration's text and kept in
---work_dir; with it, the recipe must fit them.
+Prints one table, with a target for most figures. What is compared is timed in rounds in
+one process. Without --data_dir, records are made from the demonstration's text and kept
+in --work_dir; with it, the recipe must fit them.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf import binary, files, input_pipeline
-from albert_tf import config as config_lib
-from albert_tf.train_speed import (
-    figures,
-    inputs,
-    record_sets,
-    rig,
-    saving,
-    starting,
-    steps,
-)
+from albert_tf.benchmarks import binaries, figures
+from albert_tf.core import cli, config_io, files
+from albert_tf.data import schema
 
 PARTS = ("steps", "checkpoint", "start", "position", "input")
-# Enough shards for three groups: a run that goes on finds its place among them.
-_MIN_SHARDS = 24
-# Sequence length, masking, compression.
-_INPUTS = (
-    (128, "static", "none"),
-    (128, "dynamic", "none"),
-    (128, "static", "gzip"),
-    (512, "static", "none"),
-    (512, "dynamic", "none"),
-    (512, "static", "gzip"),
-)
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags: here, so that another binary's can live in one process."""
-    recipe = str(record_sets.ROOT / "configs" / "small.py")
-    work_dir = str(record_sets.ROOT / "build" / "bench-train")
-    own = "Records to read; made, where none are given."
+    recipe = str(binaries.ROOT / "configs" / "small.py")
+    work_dir = str(binaries.ROOT / "build" / "bench-train")
+    data_dir = "Records to read; the default is to make some."
     parts = f"What to measure, of {', '.join(PARTS)}."
-    rounds = "Turns of each, where several are compared."
-    turn = "About how long a turn is."
-    repeats = "How often a checkpoint is saved, a run started, a place found."
+    rounds = "How often step functions are timed."
+    seconds = "Approximate seconds of one measurement."
+    repeats = "How often everything else is measured."
     flags.DEFINE_string("config", recipe, "A recipe or a config.json.", values)
-    flags.DEFINE_multi_string("set", [], "One setting of it.", values)
-    flags.DEFINE_string("data_dir", "", own, values)
-    flags.DEFINE_string("work_dir", work_dir, "Keeps what is made.", values)
+    flags.DEFINE_multi_string(
+        "set", [], "Changes one setting: key.sub=value. Repeatable.", values
+    )
+    flags.DEFINE_string("data_dir", "", data_dir, values)
+    flags.DEFINE_string("work_dir", work_dir, "Keeps the records made.", values)
     flags.DEFINE_list("parts", list(PARTS), parts, values)
     flags.DEFINE_integer("rounds", 9, rounds, 1, None, flag_values=values)
-    flags.DEFINE_float("turn_seconds", 4.0, turn, 0.0, None, flag_values=values)
+    flags.DEFINE_float("turn_seconds", 4.0, seconds, 0.0, None, flag_values=values)
     flags.DEFINE_integer("repeats", 3, repeats, 1, None, flag_values=values)
-    flags.DEFINE_string("json", "", "A file for all figures and samples.", values)
-
-
-def collect_inputs(
-    config: config_lib.Config, data_dir: str, work_dir: str
-) -> dict[str, Callable[[], Iterator]]:
-    """The inputs to time, by name: of one folder of records, or of all kinds.
-
-    Args:
-      config: the recipe.
-      data_dir: records, or empty for those made here.
-      work_dir: keeps these.
-    """
-    if data_dir:
-        return {"records of --data_dir": inputs.own_input(data_dir, config)}
-    found: dict[str, Callable[[], Iterator]] = {}
-    for seq_length, masking, compression in _INPUTS:
-        settings = inputs.record_settings(seq_length, masking, compression)
-        changed = config_lib.override(config, settings)
-        records = record_sets.make_records(work_dir, changed)
-        name = f"{masking} masks, length {seq_length}"
-        name += ", gzip" if compression == "gzip" else ""
-        found[name] = inputs.own_input(records, changed)
-        if (masking, compression) == ("static", "none"):
-            path = inputs.original_path(work_dir, seq_length)
-            inputs.write_original_records(records, changed, path)
-            num_predictions = changed.data.num_predictions
-            found[f"the original's way, length {seq_length}"] = inputs.original_input(
-                path, seq_length, num_predictions
-            )
-    return found
+    flags.DEFINE_string("json", "", "File for all figures and samples.", values)
 
 
 def bench(values: flags.FlagValues) -> list[figures.Figure]:
@@ -102,38 +55,32 @@ def bench(values: flags.FlagValues) -> list[figures.Figure]:
             f"--parts must be some of {', '.join(PARTS)}; received "
             f"{','.join(values.parts)!r}"
         )
-    work_dir, data_dir = os.path.abspath(values.work_dir), values.data_dir
-    config = config_lib.load(values.config, values.set)
-    if data_dir:
-        data_dir = os.path.abspath(data_dir)
-    else:
-        config = config_lib.override(config, [f"data.min_shards={_MIN_SHARDS}"])
-    records = data_dir or record_sets.make_records(work_dir, config)
-    manifest = input_pipeline.read_manifest(records)
-    input_pipeline.check_manifest(records, manifest, config)
-    of_run = config, records, manifest
-    found: list[figures.Figure] = []
-    files.make_folder(work_dir)
-    if "steps" in values.parts:
-        found += steps.measure(*of_run, values.rounds, values.turn_seconds)
-    if "checkpoint" in values.parts:
-        folder = os.path.join(work_dir, "checkpoints")
-        found += saving.measure(rig.build(config), folder, values.repeats)
-    if "start" in values.parts:
-        folder = os.path.join(work_dir, "starts")
-        found += starting.measure(*of_run, folder, values.repeats)
-    if "position" in values.parts:
-        found += inputs.position_figures(records, manifest, config, values.repeats)
-    if "input" in values.parts:
-        timed = collect_inputs(config, data_dir, work_dir)
-        found += inputs.rate_figures(timed, values.repeats, values.turn_seconds)
-    return found
+    config = config_io.load(values.config, values.set)
+    data_dir = os.path.abspath(values.data_dir) if values.data_dir else ""
+    manifest = os.path.join(data_dir, schema.MANIFEST_FILE)
+    if data_dir and not files.exists(manifest):
+        raise ValueError(
+            "--data_dir must be a directory that data_prep.create_pretraining_data "
+            f"wrote; there is no {manifest}"
+        )
+    # Imported here: TensorFlow takes seconds, and flags and files were checked first.
+    from albert_tf.benchmarks import training_benchmark
+
+    return training_benchmark.measure(
+        config,
+        data_dir,
+        os.path.abspath(values.work_dir),
+        values.parts,
+        values.rounds,
+        values.turn_seconds,
+        values.repeats,
+    )
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Measures and prints."""
-    with binary.user_errors():
-        binary.refuse_arguments(argv)
+    with cli.user_errors():
+        cli.refuse_arguments(argv)
         print(f"{os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}")
         found = bench(flag_values)
         print(figures.table(found))
@@ -144,4 +91,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    cli.run(main, define_flags)

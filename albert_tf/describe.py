@@ -1,316 +1,24 @@
-"""Says what a recipe costs: parameters, matrix products and memory, from arithmetic.
+"""Describes what a recipe costs: parameters, matrix products and memory, by arithmetic.
 
 python -m albert_tf.describe --config=configs/albert_base.py [--set model.num_layers=6]
 python -m albert_tf.describe [--all]     all recipes side by side, and the paper's sizes
 python -m albert_tf.describe --tables    the tables of docs/model_sizes.md
 
 With --json one JSON object instead of text. Nothing is built, and TensorFlow is not
-needed. What is counted, and what not: albert_tf/model_costs.py.
+needed. For what is counted see albert_tf/model/costs.py.
 """
 
-import dataclasses
-import itertools
 import json
-import pathlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf import binary, model_costs, paper_sizes
-from albert_tf import config as config_lib
-
-RECIPES_DIR = pathlib.Path(__file__).resolve().parent.parent / "configs"
-
-# As the paper's tables 3 and 4 have their rows.
-_BY_EMBEDDING_SIZE = tuple(itertools.product(("none", "all"), (64, 128, 256, 768)))
-_BY_SHARING = tuple((s, e) for e in (768, 128) for s in config_lib.SHARINGS)
-# Those of 1000, 1000 ** 2 and so on.
-_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R")
-_PAPER_COLUMNS = ("paper", "the paper's figure is")
-
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
-
-
-# ---- Recipes ----
-
-
-def describe(
-    path: str, overrides: Iterable[str] = (), num_replicas: int = 1
-) -> dict[str, Any]:
-    """The costs of one recipe as plain nested values.
-
-    Args:
-      path: a recipe or a config.json.
-      overrides: `key.sub=value` strings.
-      num_replicas: devices that a batch is divided among.
-
-    Raises:
-      ValueError: the recipe, an override or the division of the batch is wrong.
-    """
-    config = config_lib.load(path, overrides)
-    config.check_pretraining()
-    return _with_settings(path, config, num_replicas)
-
-
-def describe_all(
-    overrides: Iterable[str] = (), num_replicas: int = 1
-) -> list[dict[str, Any]]:
-    """The costs of the recipes of pre-training; of those with one model the first.
-
-    Args:
-      overrides: `key.sub=value` strings, for each of them.
-      num_replicas: devices that a batch is divided among.
-
-    Raises:
-      ValueError: an override or the division of a batch is wrong.
-    """
-    overrides = list(overrides)
-    recipes: dict[config_lib.ModelConfig, dict[str, Any]] = {}
-    for path in sorted(RECIPES_DIR.glob("[!_]*.py")):
-        if config_lib.load(str(path)).task.name:
-            continue  # its model is that of another run
-        try:
-            config = config_lib.load(str(path), overrides)
-            values = _with_settings(path.stem, config, num_replicas)
-        except ValueError as error:
-            raise ValueError(f"{path.name}: {error}") from error
-        recipes.setdefault(config.model, values)
-    return list(recipes.values())
-
-
-def _with_settings(
-    name: str, config: config_lib.Config, num_replicas: int
-) -> dict[str, Any]:
-    costs = model_costs.recipe_costs(config, num_replicas)
-    run = config.train
-    return {
-        "name": name,
-        "model": dataclasses.asdict(config.model),
-        "training": {
-            "num_steps": run.num_steps,
-            "batch_size": run.batch_size,
-            "accumulation_steps": run.accumulation_steps,
-            "num_replicas": num_replicas,
-            "max_seq_length": config.data.max_seq_length,
-            "num_predictions": config.data.num_predictions,
-            "compute_dtype": run.compute_dtype,
-            "remat": run.remat,
-        },
-        **model_costs.to_dict(costs),
-        "paper": {
-            printed: paper_sizes.reading(printed, costs.parameters)
-            for printed in paper_sizes.printed_sizes(config.model)
-        },
-    }
-
-
-# ---- Text ----
-
-
-def show(values: Mapping[str, Any]) -> str:
-    """One recipe as text of aligned columns.
-
-    Args:
-      values: what `describe` returned.
-    """
-    model, training = values["model"], values["training"]
-    sections: dict[str, dict[str, str]] = {
-        "parameters": _exact(values["parameters"]),
-        "matrix products of the forward pass": _scaled_all(
-            values["forward_flops"], "FLOP"
-        ),
-        "matrix products of a training step": _scaled_all(values["step_flops"], "FLOP")
-        | {"all steps": _scaled(values["training_flops"], "FLOP")},
-        "activations of a replica": _scaled_all(values["activation_bytes"], "B")
-        | {"each sequence": _scaled(values["activation_bytes_per_sequence"], "B")},
-        "other memory of a replica": {
-            "gradients reduced per step": _scaled(
-                values["reduced_gradient_bytes"], "B"
-            ),
-            "weights and optimizer slots": _scaled(
-                values["weight_and_slot_bytes"], "B"
-            ),
-        },
-    }
-    label_width = max(len(label) for rows in sections.values() for label in rows)
-    value_width = max(len(v) for rows in sections.values() for v in rows.values())
-    lines = [
-        f"{values['name']}: L {model['num_layers']}, H {model['hidden_size']:,}, "
-        f"E {model['embedding_size']:,}, {model['num_heads']} heads, "
-        f"F {model['intermediate_size']:,}, V {model['vocab_size']:,}, "
-        f"shared: {_sharing(model)}",
-        f"{training['num_steps']:,} steps of {training['batch_size']:,} sequences, "
-        f"{training['max_seq_length']} tokens ({values['tokens_per_step']:,} a step), "
-        f"{training['num_predictions']} predictions",
-        f"{training['compute_dtype']}, remat {training['remat']}, replicas "
-        f"{training['num_replicas']}, accumulation steps "
-        f"{training['accumulation_steps']}",
-    ]
-    for title, rows in sections.items():
-        lines += ["", title]
-        lines += [
-            f"  {label:<{label_width}}  {value:>{value_width}}"
-            for label, value in rows.items()
-        ]
-    for printed, reading in values["paper"].items():
-        lines += ["", f"the paper prints {printed}: {reading}"]
-    return "\n".join(lines)
-
-
-def show_all(recipes: Sequence[Mapping[str, Any]]) -> str:
-    """Recipes side by side as text, with the paper's sizes and how they come about.
-
-    Args:
-      recipes: what `describe_all` returned.
-    """
-    return "\n\n".join(
-        _aligned(table) for table in (_sizes_table(recipes), _costs_table(recipes))
-    )
-
-
-def show_tables() -> str:
-    """The tables of docs/model_sizes.md, in Markdown."""
-    recipes = describe_all()
-    parts = (
-        ("Recipes", _sizes_table(recipes)),
-        ("What training them takes", _costs_table(recipes)),
-        ("Embedding size", _variants_table(_BY_EMBEDDING_SIZE)),
-        ("Sharing", _variants_table(_BY_SHARING)),
-    )
-    return "\n\n".join(f"### {title}\n\n{_markdown(table)}" for title, table in parts)
-
-
-def _sharing(model: Mapping[str, Any]) -> str:
-    text = str(model["sharing"])
-    for name in ("num_groups", "num_inner_groups"):
-        if model[name] > 1:
-            text += f", {name} {model[name]}"
-    return text
-
-
-def _sizes_table(recipes: Sequence[Mapping[str, Any]]) -> Table:
-    header = ("recipe", "L", "H", "E", "shared", *paper_sizes.COUNTS.values())
-    rows: list[Sequence[str]] = []
-    for values in recipes:
-        model, parameters = values["model"], values["parameters"]
-        row = [
-            values["name"],
-            f"{model['num_layers']}",
-            f"{model['hidden_size']:,}",
-            f"{model['embedding_size']:,}",
-            _sharing(model),
-            *(f"{parameters[name]:,}" for name in paper_sizes.COUNTS),
-        ]
-        (first, *others) = values["paper"].items() or [("", "")]
-        rows.append((*row, *first))
-        # Where the paper prints two figures, the second has a row to itself.
-        rows += [(*[""] * len(row), *other) for other in others]
-    return (*header, *_PAPER_COLUMNS), rows
-
-
-def _costs_table(recipes: Sequence[Mapping[str, Any]]) -> Table:
-    header = (
-        "recipe",
-        "tokens a step",
-        "forward, a sequence",
-        "a step",
-        "all steps",
-        "activations, a sequence",
-        "gradients reduced",
-        "weights and slots",
-    )
-    rows = []
-    for values in recipes:
-        forward = values["forward_flops"]["total"] // values["training"]["batch_size"]
-        rows.append(
-            (
-                values["name"],
-                f"{values['tokens_per_step']:,}",
-                _scaled(forward, "FLOP"),
-                _scaled(values["step_flops"]["total"], "FLOP"),
-                _scaled(values["training_flops"], "FLOP"),
-                _scaled(values["activation_bytes_per_sequence"], "B"),
-                _scaled(values["reduced_gradient_bytes"], "B"),
-                _scaled(values["weight_and_slot_bytes"], "B"),
-            )
-        )
-    return header, rows
-
-
-def _variants_table(variants: Iterable[tuple[str, int]]) -> Table:
-    """ALBERT base, which is the default model, with other sharing and E."""
-    header = ("shared", "E", "embeddings", "attention", "feed-forward")
-    rows = []
-    for sharing, embedding_size in variants:
-        model = config_lib.ModelConfig(embedding_size=embedding_size, sharing=sharing)
-        parameters = model_costs.count_parameters(model)
-        blocks = (parameters.attention, parameters.feed_forward)
-        embeddings = parameters.encoder_without_pooler - sum(blocks)
-        counts = (getattr(parameters, name) for name in paper_sizes.COUNTS)
-        (printed,) = paper_sizes.printed_sizes(model)
-        rows.append(
-            (
-                sharing,
-                f"{embedding_size}",
-                *(f"{number:,}" for number in (embeddings, *blocks, *counts)),
-                printed,
-                paper_sizes.reading(printed, parameters),
-            )
-        )
-    return (*header, *paper_sizes.COUNTS.values(), *_PAPER_COLUMNS), rows
-
-
-def _exact(numbers: Mapping[str, int]) -> dict[str, str]:
-    return {name.replace("_", " "): f"{number:,}" for name, number in numbers.items()}
-
-
-def _scaled_all(numbers: Mapping[str, int], unit: str) -> dict[str, str]:
-    return {
-        name.replace("_", " "): _scaled(number, unit)
-        for name, number in numbers.items()
-    }
-
-
-def _scaled(number: int, unit: str) -> str:
-    """Four digits with a decimal prefix: 12345678, "B" is "12.35 MB"."""
-    value, power = float(number), 0
-    while value >= 999.95 and power < len(_PREFIXES) - 1:
-        value, power = value / 1000, power + 1
-    return f"{value:#.4g} {_PREFIXES[power]}{unit}" if power else f"{number} {unit}"
-
-
-def _aligned(table: Table) -> str:
-    header, rows = table
-    columns = list(zip(header, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    # Numbers end below one another, words begin so.
-    signs = ["<" if _is_text(column[1:]) else ">" for column in columns]
-    return "\n".join(
-        "  ".join(
-            f"{cell:{sign}{width}}"
-            for cell, sign, width in zip(row, signs, widths, strict=True)
-        ).rstrip()
-        for row in (header, *rows)
-    )
-
-
-def _markdown(table: Table) -> str:
-    header, rows = table
-    columns = list(zip(*rows, strict=True))
-    rule = ["---" if _is_text(column) else "---:" for column in columns]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
-
-
-def _is_text(cells: Sequence[str]) -> bool:
-    return not all(cell[0].isdigit() for cell in cells if cell)
-
-
-# ---- Command ----
+from albert_tf.core import cli
+from albert_tf.model import cost_report
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags; a function, so that tests can give each binary its own."""
     flags.DEFINE_string(
         "config", "", "Recipe (configs/NAME.py) or a config.json.", flag_values
     )
@@ -320,7 +28,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_bool(
         "all",
         False,
-        "All recipes side by side; so, too, without --config.",
+        "All recipes side by side; the default without --config.",
         flag_values,
     )
     flags.DEFINE_bool(
@@ -333,33 +41,31 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Prints what the flags ask for."""
+    """Prints the costs that the flags select."""
     path, overrides = flag_values.config, flag_values.set
     num_replicas, as_json = flag_values.num_replicas, flag_values.json
-    with binary.user_errors():
-        binary.refuse_arguments(argv)
+    with cli.user_errors():
+        cli.refuse_arguments(argv)
         if bool(path) + flag_values.all + flag_values.tables > 1:
             raise ValueError(
-                "--config, --all and --tables exclude one another; give one of them"
+                "--config, --all and --tables are mutually exclusive; give one of them"
             )
         if flag_values.tables:
             if overrides or as_json or num_replicas > 1:
                 raise ValueError(
-                    "--tables takes no other flag: the tables are those of the recipes "
-                    "as they are; leave out --set, --json and --num_replicas"
+                    "--tables takes no other flag: the tables describe the recipes "
+                    "as they are; omit --set, --json and --num_replicas"
                 )
-            print(show_tables())
+            print(cost_report.show_tables())
         elif path:
-            values = describe(path, overrides, num_replicas)
-            print(json.dumps(values, indent=2) if as_json else show(values))
+            values = cost_report.describe(path, overrides, num_replicas)
+            text = cost_report.show(values)
+            print(json.dumps(values, indent=2) if as_json else text)
         else:
-            recipes = describe_all(overrides, num_replicas)
-            print(
-                json.dumps({"recipes": recipes}, indent=2)
-                if as_json
-                else show_all(recipes)
-            )
+            recipes = cost_report.describe_all(overrides, num_replicas)
+            text = cost_report.show_all(recipes)
+            print(json.dumps({"recipes": recipes}, indent=2) if as_json else text)
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    cli.run(main, define_flags)

@@ -1,11 +1,11 @@
-"""Runs the pre-training on rented machines: a TPU slice, or hosts with GPUs.
+"""Runs pre-training on rented machines: a TPU slice, or hosts with GPUs.
 
 python -m albert_tf.submit --tpu_type=v3-32 --zone=europe-west4-a \
     --config=configs/albert_base.py --data_dir=gs://B/records --model_dir=gs://B/run
 python -m albert_tf.submit --gpu_type=nvidia-l4 --num_gpus=2 --num_hosts=2 ...
 
 prints the gcloud calls; with --execute it makes them: it creates the machine, follows
-the log, starts again after a preemption, and deletes the machine at the end. See
+the log, restarts after a preemption, and deletes the machine at the end. See
 docs/clusters.md.
 """
 
@@ -17,38 +17,37 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import flags
 
-from albert_tf import binary
-from albert_tf import config as config_lib
 from albert_tf.cluster import executor, gpu_plan, machines, plans, source, tpu_plan
+from albert_tf.core import cli, config_io
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `flag_values`."""
     string, boolean = flags.DEFINE_string, flags.DEFINE_boolean
     # ---- What to run ----
     string("config", "", "Recipe (configs/NAME.py) or a config.json.", flag_values)
     flags.DEFINE_multi_string(
         "set", [], "Changes one setting: key.sub=value. Repeatable.", flag_values
     )
-    string("data_dir", "", "gs:// folder of records.", flag_values)
-    string("model_dir", "", "gs:// folder of the run.", flag_values)
+    string("data_dir", "", "gs:// directory of records.", flag_values)
+    string("model_dir", "", "gs:// run directory.", flag_values)
     string("source", str(_ROOT), "Checkout whose tracked files are run.", flag_values)
     # ---- On what ----
     string("zone", "", "Zone of Google Cloud, such as europe-west4-a.", flag_values)
-    string("project", "", "Project; gcloud's own if not given.", flag_values)
-    string("name", "", "Of the machine; by default recipe and type.", flag_values)
-    boolean("spot", False, "Cheap, and may be taken away at any time.", flag_values)
+    string("project", "", "Project; by default gcloud's.", flag_values)
+    string("name", "", "Name of the machine; by default recipe and type.", flag_values)
+    boolean("spot", False, "Cheap, and may be preempted at any time.", flag_values)
     string("tpu_type", "", "TPU slice, such as v3-32 or v5litepod-8.", flag_values)
     string("runtime_version", "", "TPU image; by default the type's.", flag_values)
-    boolean("queued", False, "Ask for the TPU by a queued resource.", flag_values)
+    boolean("queued", False, "Request the TPU by a queued resource.", flag_values)
     string("gpu_type", "", "GPU, such as nvidia-l4 or nvidia-h100-80gb.", flag_values)
     flags.DEFINE_integer(
         "num_gpus", 1, "GPUs of each host.", 1, flag_values=flag_values
     )
     flags.DEFINE_integer("num_hosts", 1, "Hosts with GPUs.", 1, flag_values=flag_values)
-    string("machine_type", "", "Of GPU hosts; by default the GPU's.", flag_values)
+    string("machine_type", "", "Type of GPU hosts; by default the GPU's.", flag_values)
     # The images of 2026 with Ubuntu 24.04 bring Python 3.12 and driver 580.
     string(
         "image_family",
@@ -65,15 +64,19 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     # ---- How ----
     boolean("execute", False, "Make the calls; else they are printed.", flag_values)
     boolean("keep", False, "Do not delete the machine at the end.", flag_values)
-    boolean("delete_only", False, "Delete the machine, no more.", flag_values)
+    boolean("delete_only", False, "Only delete the machine.", flag_values)
     flags.DEFINE_integer(
-        "max_restarts", 20, "After preemptions.", 0, flag_values=flag_values
+        "max_restarts",
+        20,
+        "Most restarts after preemptions.",
+        0,
+        flag_values=flag_values,
     )
     flags.DEFINE_float(
         "queue_hours", 24.0, "Longest wait for capacity.", 0, flag_values=flag_values
     )
     flags.DEFINE_float(
-        "poll_seconds", 30.0, "Between two looks.", 0, flag_values=flag_values
+        "poll_seconds", 30.0, "Time between two polls.", 0, flag_values=flag_values
     )
 
 
@@ -103,7 +106,7 @@ def gpu_hosts(values: flags.FlagValues) -> gpu_plan.GpuHosts:
       ValueError: type, number or name is wrong.
     """
     if values.queued:
-        raise ValueError("--queued is for TPUs; leave it out with --gpu_type")
+        raise ValueError("--queued is for TPUs; omit it with --gpu_type")
     name = values.name or machines.default_name(values.config, values.gpu_type)
     machines.check_name(f"{name}-{values.num_hosts - 1}")
     machine_type = values.machine_type or machines.gpu_machine_type(
@@ -124,15 +127,14 @@ def gpu_hosts(values: flags.FlagValues) -> gpu_plan.GpuHosts:
 
 
 def training(values: flags.FlagValues) -> plans.Training:
-    """What is run, and the archive of it, which is written.
+    """The training that the flags ask for; writes its archive.
 
     Raises:
-      ValueError: a folder is not on gs://, or the configuration is wrong: better here
-        than on a machine that costs money.
+      ValueError: a directory is not on gs://, or the configuration is wrong.
     """
     plans.check_remote("data_dir", values.data_dir)
     plans.check_remote("model_dir", values.model_dir)
-    config_lib.load(values.config, values.set)
+    config_io.load(values.config, values.set)
     root = pathlib.Path(values.source)
     archive = source.pack(root, pathlib.Path(tempfile.gettempdir()), values.config)
     return plans.Training(
@@ -145,7 +147,7 @@ def training(values: flags.FlagValues) -> plans.Training:
 
 
 def printed(plan: plans.Plan, options: executor.Options) -> Iterator[str]:
-    """The lines of a dry run: a shell script of the calls, with a comment each."""
+    """The lines of a dry run: a shell script of the calls, each with a comment."""
     yield "# Dry run: nothing is created. With --execute, these calls create"
     yield f"# {plan.machines.description}."
     yield "# That costs money from its creation until it is deleted."
@@ -154,9 +156,9 @@ def printed(plan: plans.Plan, options: executor.Options) -> Iterator[str]:
         (plan.machines.create, "", plan.machines.state, *plan.copy, *plan.install)
         + ("", *plan.start, "", follow, *plan.status)
         + (
-            "The last two kinds are repeated until it is over. After a preemption, or "
+            "The last two kinds are repeated until the run ends. After a preemption or "
             f"exit code 75, at most {options.max_restarts} times: if the machine is "
-            "lost, delete and begin again; else",
+            "lost, delete and create it again; else",
             *plan.stop,
             "and start again. At the end"
             + (", unless kept:" if not options.keep else " you would, by hand:"),
@@ -172,8 +174,8 @@ def printed(plan: plans.Plan, options: executor.Options) -> Iterator[str]:
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Prints the calls, or makes them."""
-    with binary.user_errors():
-        binary.refuse_arguments(argv)
+    with cli.user_errors():
+        cli.refuse_arguments(argv)
         _submit(flag_values)
 
 
@@ -186,7 +188,7 @@ def _submit(values: flags.FlagValues) -> None:
     if not values.zone:
         raise ValueError(
             "--zone must name the machine's zone, such as europe-west4-a; received "
-            "none. Google's pages on TPU and GPU regions say what there is where"
+            "none. See Google's pages on TPU and GPU regions"
         )
     rented: plans.Machines
     make_plan: Callable[[plans.Training], plans.Plan]
@@ -226,4 +228,4 @@ def _submit(values: flags.FlagValues) -> None:
 
 
 if __name__ == "__main__":
-    binary.run(main, define_flags)
+    cli.run(main, define_flags)

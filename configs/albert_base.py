@@ -3,16 +3,16 @@
 python -m albert_tf.pretrain --config=configs/albert_base.py \
     --data_dir=RECORDS --model_dir=RUN
 
-The paper's run: batch 4096, 125,000 steps on TPU v3. Model, optimizer and run default
-to the paper's values; only what makes this size stands here. The cap of 20 predictions
-is the original's: it masks 4.6% of a 512-token sequence, not 15%.
+The paper's run: batch 4096, 125,000 steps on TPU v3. The defaults of model, optimizer
+and training are the paper's; this file only sets what differs. The limit of 20
+predictions is the original's: it masks 4.6% of a 512-token sequence, not 15%.
 """
 
-from albert_tf import config
+from albert_tf.core import config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(
             hidden_size=768,

@@ -6,11 +6,11 @@ python -m albert_tf.pretrain --config=configs/albert_xxlarge.py \
 The run and its data are those of albert_base; only the model differs.
 """
 
-from albert_tf import config
+from albert_tf.core import config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(
             hidden_size=4096,

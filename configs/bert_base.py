@@ -9,11 +9,11 @@ task and optimizer are those of albert_base, so that two runs differ in the mode
 alone. BERT's own pair task is --set data.pair_loss=nsp.
 """
 
-from albert_tf import config
+from albert_tf.core import config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(
             embedding_size=768,

@@ -6,11 +6,11 @@ python -m albert_tf.pretrain --config=configs/bert_large.py \
 The run and its data are those of bert_base; only the model differs.
 """
 
-from albert_tf import config
+from albert_tf.core import config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(
             embedding_size=1024,

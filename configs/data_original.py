@@ -1,18 +1,18 @@
-"""The data settings of the original, to compare what is made with its own output.
+"""Data settings of the original, for comparison with its output.
 
 python -m data_prep.create_pretraining_data --config=configs/data_original.py \
     --input=TEXT --vocab_model=VOCAB --output_dir=RECORDS
 
-Its defaults for 512 tokens, but 10 copies of each document instead of 40: so the
-figures were made that docs/data_original.md compares. They are this project's
-defaults, too, but for what stands here. Nothing is held out.
+The original's defaults for 512 tokens, but 10 copies of each document instead of 40, as
+for the figures in docs/data_original.md. This file only sets what differs from the
+defaults of this project. Nothing is held out.
 """
 
-from albert_tf import config
+from albert_tf.core import config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         text=config.TextConfig(sentence_splitter="line"),
         data=config.DataConfig(
@@ -24,7 +24,7 @@ def get_config() -> config.Config:
             masked_lm_rate=0.15,
             max_predictions_per_seq=20,
             max_ngram=3,
-            ngram_law="shorter",
+            ngram_distribution="shorter",
             whole_words=True,
             dupe_factor=10,
             heldout_rate=0.0,

@@ -1,4 +1,4 @@
-"""The demonstration: a small ALBERT on Python's own documentation, on a laptop's CPU.
+"""The demo: a small ALBERT on Python's own documentation, on a laptop's CPU.
 
 make demo
 
@@ -6,11 +6,11 @@ make demo
 settings were found: docs/decisions.md, "The demonstration's recipe".
 """
 
-from albert_tf import config
+from albert_tf.core import config
 
 
 def get_config() -> config.Config:
-    """A recipe that learns from context within minutes."""
+    """Returns a recipe that learns from context within minutes."""
     return config.Config(
         model=config.ModelConfig(
             vocab_size=4000,

@@ -1,4 +1,4 @@
-"""CoLA: whether a sentence is grammatical (GLUE).
+"""CoLA (GLUE): is a sentence grammatical?
 
 python -m albert_tf.finetune --config=configs/finetune_cola.py \
     --init_checkpoint=RUN --data_dir=glue_data/CoLA --model_dir=cola
@@ -6,11 +6,11 @@ python -m albert_tf.finetune --config=configs/finetune_cola.py \
 5,336 steps of 16 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=1e-5, warmup_steps=320

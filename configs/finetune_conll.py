@@ -1,18 +1,18 @@
-"""One's own words with labels, in CoNLL form.
+"""Token classification on one's own data in CoNLL format.
 
 python -m albert_tf.finetune --config=configs/finetune_conll.py \
     --init_checkpoint=RUN --data_dir=DATA --model_dir=conll
 
-The data lies in DATA/train.txt and DATA/dev.txt.
+The data is in DATA/train.txt and DATA/dev.txt.
 
 2,000 steps of 32 sequences of at most 128 tokens.
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=2e-5, warmup_steps=200

@@ -1,4 +1,4 @@
-"""MNLI: whether a sentence follows from another (GLUE); also the diagnostic set.
+"""MNLI (GLUE): does a sentence follow from another? Also the diagnostic set.
 
 python -m albert_tf.finetune --config=configs/finetune_mnli.py \
     --init_checkpoint=RUN --data_dir=glue_data/MNLI --model_dir=mnli
@@ -6,11 +6,11 @@ python -m albert_tf.finetune --config=configs/finetune_mnli.py \
 10,000 steps of 128 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=3e-5, warmup_steps=1000

@@ -1,19 +1,19 @@
-"""MRPC: whether two sentences say the same (GLUE).
+"""MRPC (GLUE): do two sentences mean the same?
 
 python -m albert_tf.finetune --config=configs/finetune_mrpc.py \
     --init_checkpoint=RUN --data_dir=glue_data/MRPC --model_dir=mrpc
 
-The paper begins with the checkpoint of a fine-tuning on MNLI: give its folder as
---init_checkpoint.
+The paper starts from a checkpoint fine-tuned on MNLI: give the directory of that run
+as --init_checkpoint.
 
 800 steps of 32 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=2e-5, warmup_steps=200

@@ -1,4 +1,4 @@
-"""QNLI: whether a sentence answers a question (GLUE).
+"""QNLI (GLUE): does a sentence answer a question?
 
 python -m albert_tf.finetune --config=configs/finetune_qnli.py \
     --init_checkpoint=RUN --data_dir=glue_data/QNLI --model_dir=qnli
@@ -6,11 +6,11 @@ python -m albert_tf.finetune --config=configs/finetune_qnli.py \
 33,112 steps of 32 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=1e-5, warmup_steps=1986

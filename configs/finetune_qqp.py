@@ -1,18 +1,18 @@
-"""QQP: whether two questions ask the same (GLUE).
+"""QQP (GLUE): do two questions ask the same?
 
 python -m albert_tf.finetune --config=configs/finetune_qqp.py \
     --init_checkpoint=RUN --data_dir=glue_data/QQP --model_dir=qqp
 
-Some rows of the official train.tsv are broken by line ends: such rows are left out.
+Some rows of the official train.tsv are broken by line ends; they are omitted.
 
 14,000 steps of 128 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(hidden_dropout_rate=0.1, attention_dropout_rate=0.1),
         optimizer=config.OptimizerConfig(
@@ -28,5 +28,5 @@ def get_config() -> config.Config:
             eval_every_steps=500,
             eval_batch_size=64,
         ),
-        task=task_config.TaskConfig(name="qqp", bad_examples="skip"),
+        task=task_config.TaskConfig(name="qqp", on_bad_example="skip"),
     )

@@ -8,11 +8,11 @@ The released v2 models were fine-tuned at a rate of 1e-5 without dropout.
 12,000 steps of 32 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(hidden_dropout_rate=0.1, attention_dropout_rate=0.1),
         optimizer=config.OptimizerConfig(

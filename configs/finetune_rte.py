@@ -1,19 +1,19 @@
-"""RTE: whether a sentence follows from another (GLUE).
+"""RTE (GLUE): does a sentence follow from another?
 
 python -m albert_tf.finetune --config=configs/finetune_rte.py \
     --init_checkpoint=RUN --data_dir=glue_data/RTE --model_dir=rte
 
-The paper begins with the checkpoint of a fine-tuning on MNLI: give its folder as
---init_checkpoint.
+The paper starts from a checkpoint fine-tuned on MNLI: give the directory of that run
+as --init_checkpoint.
 
 800 steps of 32 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(hidden_dropout_rate=0.1, attention_dropout_rate=0.1),
         optimizer=config.OptimizerConfig(

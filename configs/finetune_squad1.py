@@ -6,11 +6,11 @@ python -m albert_tf.finetune --config=configs/finetune_squad1.py \
 3,649 steps of 48 sequences of at most 384 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=5e-5, warmup_steps=365

@@ -6,11 +6,11 @@ python -m albert_tf.finetune --config=configs/finetune_squad2.py \
 8,144 steps of 48 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=3e-5, warmup_steps=814

@@ -1,4 +1,4 @@
-"""SST-2: whether a review is positive (GLUE).
+"""SST-2 (GLUE): is a review positive?
 
 python -m albert_tf.finetune --config=configs/finetune_sst2.py \
     --init_checkpoint=RUN --data_dir=glue_data/SST-2 --model_dir=sst2
@@ -6,11 +6,11 @@ python -m albert_tf.finetune --config=configs/finetune_sst2.py \
 20,935 steps of 32 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=1e-5, warmup_steps=1256

@@ -1,19 +1,19 @@
-"""STS-B: how alike two sentences are, from 0 to 5 (GLUE).
+"""STS-B: similarity of two sentences, from 0 to 5 (GLUE).
 
 python -m albert_tf.finetune --config=configs/finetune_stsb.py \
     --init_checkpoint=RUN --data_dir=glue_data/STS-B --model_dir=stsb
 
-The paper begins with the checkpoint of a fine-tuning on MNLI: give its folder as
---init_checkpoint.
+The paper starts from a checkpoint fine-tuned on MNLI: give the directory of that run
+as --init_checkpoint.
 
 3,598 steps of 16 sequences of at most 512 tokens (ALBERT paper, appendix A.4).
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=2e-5, warmup_steps=214

@@ -3,19 +3,19 @@
 python -m albert_tf.finetune --config=configs/finetune_table.py \
     --init_checkpoint=RUN --data_dir=DATA --model_dir=table
 
-The data lies in DATA/train, dev and test with the ending .tsv, .csv or .jsonl. Its
+The data is in DATA/train, dev and test with the ending .tsv, .csv or .jsonl. Its
 columns `text` and `label` may have other names: --set task.text_column=... --set
 task.pair_column=... --set task.label_column=... With --set task.kind=regression labels
-are numbers; these should lie within some units of 0, so divide large ones beforehand.
+are numbers; they should be within a few units of 0, so divide large ones first.
 
 2,000 steps of 32 sequences of at most 128 tokens.
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         optimizer=config.OptimizerConfig(
             name="adamw", learning_rate=2e-5, warmup_steps=200

@@ -1,4 +1,4 @@
-"""WNLI: what a pronoun stands for (GLUE).
+"""WNLI: the noun that a pronoun refers to (GLUE).
 
 python -m albert_tf.finetune --config=configs/finetune_wnli.py \
     --init_checkpoint=RUN --data_dir=glue_data/WNLI --model_dir=wnli
@@ -8,11 +8,11 @@ The row of this task in the paper's table could not be verified.
 2,000 steps of 16 sequences of at most 512 tokens.
 """
 
-from albert_tf import config, task_config
+from albert_tf.core import config, task_config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(hidden_dropout_rate=0.1, attention_dropout_rate=0.1),
         optimizer=config.OptimizerConfig(

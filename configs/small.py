@@ -6,11 +6,11 @@ python -m albert_tf.pretrain --config=configs/small.py \
 20,000 steps of 32 sequences of 128 tokens.
 """
 
-from albert_tf import config
+from albert_tf.core import config
 
 
 def get_config() -> config.Config:
-    """The recipe."""
+    """Returns the recipe."""
     return config.Config(
         model=config.ModelConfig(
             vocab_size=8000,

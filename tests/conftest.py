@@ -1,5 +1,6 @@
 """Settings and fixtures of all tests."""
 
+import gc
 import os
 import pathlib
 import signal
@@ -33,3 +34,9 @@ def shared_data() -> pathlib.Path:
     if not path.is_dir():
         pytest.skip("no folder ../shared/data beside the repository: real corpora")
     return path
+
+
+def pytest_collection_finish() -> None:
+    """Keeps collections of garbage from reading all that was imported, each time."""
+    gc.collect()
+    gc.freeze()

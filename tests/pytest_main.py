@@ -1,4 +1,4 @@
-"""Lets Bazel run a pytest file: each py_test in BUILD has this module as its main.
+"""Lets Bazel run a pytest file: the main module of each test in BUILD.
 
 Without it Bazel would only import the file, run no test, and call that a success.
 """

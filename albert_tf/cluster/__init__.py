@@ -1,5 +1,5 @@
-"""Runs on rented machines: what there is, what to call, and the calling itself.
+"""Training on rented machines: types of machines, gcloud commands, their execution.
 
-`machines` knows the types, `host_scripts` what happens on a host, `source` the archive
-of this code, `plans` the gcloud commands, `executor` runs them.
+`machines` lists the types, `host_scripts` has the scripts of a host, `source` packs
+this code, `plans` has the gcloud commands as values, `executor` runs them.
 """

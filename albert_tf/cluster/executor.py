@@ -1,4 +1,4 @@
-"""Runs a plan: up, follow, restart after a loss, and down whatever happened."""
+"""Runs a plan: creates, follows, restarts after a loss, and deletes in any case."""
 
 import contextlib
 import dataclasses
@@ -16,10 +16,10 @@ from typing import Any
 
 from albert_tf.cluster import host_scripts, plans
 
-# What the training's exit codes mean: os.EX_TEMPFAIL says that the same command goes
-# on, and 143 that the host was told to shut down before it could say so.
+# The training's exit codes: os.EX_TEMPFAIL means that the same command resumes, and
+# 143 that the host was shut down before it could save.
 _DONE = "0"
-_GOES_ON = frozenset([str(os.EX_TEMPFAIL), "143", host_scripts.LOST])
+_RESUMABLE = frozenset([str(os.EX_TEMPFAIL), "143", host_scripts.LOST])
 _USER_ERROR = "1"
 
 _CALL_SECONDS = 45 * 60
@@ -38,22 +38,22 @@ class CloudError(OSError):
 
 
 class Verdict(enum.Enum):
-    """How a run stands."""
+    """State of a run, from what all hosts report."""
 
     RUNNING = "running"
     DONE = "done"
-    GOES_ON = "goes on"  # it ended early, and the same command goes on
+    RESUMABLE = "resumable"  # it ended early, and the same command resumes it
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a plan is run.
+    """Options of a run.
 
     Attributes:
-      max_restarts: how often a run may be started again.
-      keep: leave the machines when the run is over.
-      queue_hours: how long to wait for capacity.
-      poll_seconds: time between two looks at a machine or at all hosts.
+      max_restarts: most restarts of a run.
+      keep: do not delete the machines at the end.
+      queue_hours: longest wait for capacity.
+      poll_seconds: time between two polls of a machine or of all hosts.
     """
 
     max_restarts: int
@@ -65,17 +65,17 @@ class Options:
 def execute(plan: plans.Plan, options: Options) -> None:
     """Creates the machines, runs the training to its end, and deletes the machines.
 
-    They are deleted too when anything fails and when this process is asked to end
-    (Ctrl-C, SIGTERM, a closed terminal), unless they shall be kept.
+    Unless `keep` is set, they are also deleted when anything fails and when this
+    process is interrupted (Ctrl-C, SIGTERM, a closed terminal).
 
     Raises:
-      CloudError: a machine could not be had, the training failed, or it was lost more
-        often than it may be restarted.
+      CloudError: a machine could not be created, the training failed, or it was lost
+        more often than `max_restarts`.
     """
     if _condition(plan.machines) is not plans.Condition.ABSENT:
         raise CloudError(
-            "there is a machine of that name already, and it is left alone. Give "
-            "another --name, or delete it with --delete_only --execute"
+            "a machine of that name exists already and is not touched. Give another "
+            "--name, or delete it with --delete_only --execute"
         )
     # A closed terminal and SIGTERM end this process as Ctrl-C does: it cleans up.
     with _signals(_interrupt, *_END_SIGNALS):
@@ -94,12 +94,12 @@ def execute(plan: plans.Plan, options: Options) -> None:
 
 
 def delete(machines: plans.Machines, poll_seconds: float) -> None:
-    """Deletes the machines; Ctrl-C cannot stop that.
+    """Deletes the machines; Ctrl-C does not interrupt it.
 
     Raises:
-      CloudError: they are still there.
+      CloudError: they still exist.
     """
-    # gcloud inherits that the signals are ignored.
+    # gcloud inherits the ignored signals.
     with _signals(signal.SIG_IGN, signal.SIGINT, *_END_SIGNALS):
         for attempt in range(_DELETE_ATTEMPTS):
             if attempt:
@@ -112,8 +112,8 @@ def delete(machines: plans.Machines, poll_seconds: float) -> None:
                     _say("there is no such machine")
                     return
     raise CloudError(
-        f"NOT DELETED, and costing money: the call failed {_DELETE_ATTEMPTS} times, "
-        f"as said above. Delete by hand: {shlex.join(machines.delete.argv)}"
+        f"NOT DELETED, and costing money: the call failed {_DELETE_ATTEMPTS} times "
+        f"(see above). Delete by hand: {shlex.join(machines.delete.argv)}"
     )
 
 
@@ -121,12 +121,12 @@ def delete(machines: plans.Machines, poll_seconds: float) -> None:
 
 
 def _create(machines: plans.Machines, options: Options) -> None:
-    """Creates them and waits until they are ready."""
+    """Creates the machines and waits until they are ready."""
     if not _succeed([machines.create]):
         raise CloudError(
-            f"could not {machines.create.purpose}; gcloud's words are above. Where "
-            "capacity is missing, another --zone or --queued may help; quota is raised "
-            "in Google Cloud's console"
+            f"could not {machines.create.purpose}; gcloud's message is above. If "
+            "capacity is missing, try another --zone or --queued; quota is raised in "
+            "Google Cloud's console"
         )
     hours = options.queue_hours if machines.queued else _CREATE_HOURS
     _wait_until_ready(machines, hours, options.poll_seconds)
@@ -156,12 +156,12 @@ def _prepare_hosts(plan: plans.Plan, options: Options) -> None:
     started = time.monotonic()
     while not _succeed(plan.copy):
         if time.monotonic() - started > _FIRST_CONTACT_SECONDS:
-            raise CloudError("the hosts could not be reached; ssh's words are above")
+            raise CloudError("the hosts could not be reached; ssh's message is above")
         time.sleep(options.poll_seconds)
     for calls in (plan.install, plan.start):
-        # Both may be made again, should the connection have dropped in the middle.
+        # Both may be repeated if the connection dropped.
         if not _succeed(calls) and not _succeed(calls):
-            raise CloudError(f"could not {calls[0].purpose}; its words are above")
+            raise CloudError(f"could not {calls[0].purpose}; its message is above")
 
 
 # ---- Run ----
@@ -174,7 +174,7 @@ def _run_to_the_end(plan: plans.Plan, options: Options) -> None:
         if restarts == options.max_restarts:
             raise CloudError(
                 f"the run was lost once more after {restarts} restarts; the same "
-                "command goes on from its last checkpoint"
+                "command resumes from its last checkpoint"
             )
         restarts += 1
         _say(f"restart {restarts} of at most {options.max_restarts}")
@@ -185,16 +185,16 @@ def _run_to_the_end(plan: plans.Plan, options: Options) -> None:
         if condition is plans.Condition.READY:
             _succeed(plan.stop)
             if not _succeed(plan.start):
-                raise CloudError("could not start it again; its words are above")
+                raise CloudError("could not start it again; its message is above")
         else:
-            _create_anew(plan.machines, options)
+            _recreate(plan.machines, options)
             _prepare_hosts(plan, options)
             log = _Log(plan, options.poll_seconds)
     _say("the training has reached its last step")
 
 
-def _create_anew(machines: plans.Machines, options: Options) -> None:
-    """Others in the place of machines that were taken away, once there are any."""
+def _recreate(machines: plans.Machines, options: Options) -> None:
+    """Replaces preempted machines, as soon as there is capacity."""
     deadline = time.monotonic() + options.queue_hours * 3600
     while True:
         delete(machines, options.poll_seconds)
@@ -202,7 +202,7 @@ def _create_anew(machines: plans.Machines, options: Options) -> None:
             _create(machines, options)
             return
         except CloudError as error:
-            # Where they were just taken away there are often no others for a while.
+            # After a preemption there is often no capacity for a while.
             if time.monotonic() > deadline:
                 raise
             _say(f"{error}. Trying again")
@@ -222,40 +222,40 @@ def _needs_restart(plan: plans.Plan, log: "_Log", options: Options) -> bool:
         if states is None:
             condition = _condition(plan.machines, options.poll_seconds)
             if condition is not plans.Condition.READY:
-                _say("the machine was taken away")
+                _say("the machine was preempted")
                 return True
             unreachable_since = unreachable_since or time.monotonic()
             if time.monotonic() - unreachable_since > _UNREACHABLE_SECONDS:
-                raise CloudError("the hosts are there, but ssh does not reach them")
+                raise CloudError("the hosts exist, but ssh does not reach them")
             time.sleep(options.poll_seconds)
             continue
         unreachable_since = None
         verdict = judge(states, plan.first_host_decides)
         if verdict is not Verdict.RUNNING:
             log.show()
-            _say(f"the hosts say: {', '.join(states)}")
-            return verdict is Verdict.GOES_ON
+            _say(f"the hosts report: {', '.join(states)}")
+            return verdict is Verdict.RESUMABLE
 
 
 def judge(states: Sequence[str], first_host_decides: bool) -> Verdict:
-    """What the words of all hosts mean for the run.
+    """The state of a run from the words of all hosts.
 
     Args:
       states: exit codes, `running` or `lost`; at least one.
-      first_host_decides: one host that has ended well is enough.
+      first_host_decides: one host with exit code 0 is enough.
 
     Raises:
-      CloudError: a host has failed, and would fail again.
+      CloudError: a host has failed in a way that a restart does not fix.
     """
     if _DONE in states and (first_host_decides or set(states) == {_DONE}):
         return Verdict.DONE
-    failed = set(states) - _GOES_ON - {_DONE, host_scripts.RUNNING}
+    failed = set(states) - _RESUMABLE - {_DONE, host_scripts.RUNNING}
     if failed:
         hint = ": see its line `error:` above" if failed == {_USER_ERROR} else ""
         raise CloudError(
             f"the training failed with exit code {', '.join(sorted(failed))}{hint}"
         )
-    return Verdict.GOES_ON if _GOES_ON.intersection(states) else Verdict.RUNNING
+    return Verdict.RESUMABLE if _RESUMABLE.intersection(states) else Verdict.RUNNING
 
 
 def _host_states(plan: plans.Plan) -> list[str] | None:
@@ -288,9 +288,9 @@ class _Log:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        # It ends by itself; this is for a connection that hangs.
+        # The call ends by itself; this is for a connection that hangs.
         watchdog = threading.Timer(self._seconds + _HANGING_SECONDS, process.kill)
-        # Should Ctrl-C come before `try`, the process does not wait for it to end.
+        # A daemon, so that Ctrl-C before `try` does not wait for it.
         watchdog.daemon = True
         try:
             watchdog.start()
@@ -308,16 +308,16 @@ class _Log:
 # ---- Calls ----
 
 
-def _state(machines: plans.Machines, patience: float = 0.0) -> list[str]:
-    """The words of the machines; none where there are no machines.
+def _state(machines: plans.Machines, retry_seconds: float = 0.0) -> list[str]:
+    """The states that gcloud prints of the machines; none if there are none.
 
     Args:
-      machines: whose.
-      patience: seconds between attempts; with 0 there is only one.
+      machines: the machines to ask for.
+      retry_seconds: time between attempts; with 0 there is only one.
     """
-    for attempt in range(_STATE_ATTEMPTS if patience else 1):
+    for attempt in range(_STATE_ATTEMPTS if retry_seconds else 1):
         if attempt:
-            time.sleep(patience)
+            time.sleep(retry_seconds)
         code, output, errors = _answer(machines.state)
         if code == 0:
             return output.split()
@@ -326,12 +326,12 @@ def _state(machines: plans.Machines, patience: float = 0.0) -> list[str]:
     raise CloudError(f"could not {machines.state.purpose}: {errors.strip()}")
 
 
-def _condition(machines: plans.Machines, patience: float = 0.0) -> plans.Condition:
-    return machines.condition(_state(machines, patience))
+def _condition(machines: plans.Machines, retry_seconds: float = 0.0) -> plans.Condition:
+    return machines.condition(_state(machines, retry_seconds))
 
 
 def _answer(command: plans.Command) -> tuple[int, str, str]:
-    """Makes a call: its exit code, what it printed, and what it said of errors."""
+    """Makes a call; returns its exit code, standard output and standard error."""
     try:
         done = subprocess.run(
             command.argv,
@@ -347,7 +347,7 @@ def _answer(command: plans.Command) -> tuple[int, str, str]:
 
 
 def _succeed(commands: Sequence[plans.Command]) -> bool:
-    """Makes calls at the same time, in sight of the user; whether all came through."""
+    """Makes calls in parallel, their output shown; returns whether all succeeded."""
     deadline = time.monotonic() + _CALL_SECONDS
     processes: list[subprocess.Popen] = []
     try:
@@ -370,8 +370,8 @@ def _say(text: str) -> None:
     try:
         print(f"# {time.strftime('%H:%M:%S')} {text}", flush=True)
     except OSError:
-        # The terminal is closed; the machine must be deleted all the same, and gcloud
-        # must not end because it cannot print either.
+        # The terminal is closed. The machine must still be deleted, so gcloud must not
+        # fail to print either.
         null = os.open(os.devnull, os.O_WRONLY)
         for standard in (1, 2):
             os.dup2(null, standard)
@@ -383,7 +383,7 @@ def _interrupt(number: int, frame: types.FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _signals(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
-    """Handles signals in another way for a while."""
+    """Replaces signal handlers within the context."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

@@ -5,7 +5,6 @@ import json
 
 from albert_tf.cluster import host_scripts, plans
 
-# Where the hosts find one another.
 _WORKER_PORT = 2222
 _WAITING = frozenset(["PROVISIONING", "STAGING", "REPAIRING"])
 
@@ -15,13 +14,13 @@ class GpuHosts:
     """Hosts with GPUs to create, called NAME-0, NAME-1 and so on.
 
     Attributes:
-      name: what their names begin with.
-      zone, project: where; project "" is gcloud's own.
+      name: prefix of their names.
+      zone, project: where; project "" is gcloud's default.
       gpu_type, num_gpus: the GPUs of each host.
-      num_hosts: how many.
+      num_hosts: number of hosts.
       machine_type: of each host.
-      image_family, image_project: what is on the boot disk: a GPU driver at least.
-      spot: cheap, and may be taken away at any time.
+      image_family, image_project: image of the boot disk, with a GPU driver.
+      spot: cheap, and may be preempted at any time.
     """
 
     name: str
@@ -37,19 +36,19 @@ class GpuHosts:
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """The names of all hosts, by which they also find one another."""
+        """The names of all hosts, which are their addresses too."""
         return tuple(f"{self.name}-{n}" for n in range(self.num_hosts))
 
 
 def machines_of(gpus: GpuHosts) -> plans.Machines:
-    """How the hosts are created, asked after and deleted."""
+    """Calls that create, poll and delete the hosts."""
     instances = ("gcloud", "compute", "instances")
     place = plans.place(gpus.zone, gpus.project)
     names = gpus.host_names
     create = (
         *(*instances, "create", *names, *place),
         f"--machine-type={gpus.machine_type}",
-        # N1 machines have no GPUs of their own.
+        # The GPUs of N1 machines are attached by a flag.
         *(
             (f"--accelerator=type={gpus.gpu_type},count={gpus.num_gpus}",)
             if gpus.machine_type.startswith("n1-")
@@ -58,7 +57,7 @@ def machines_of(gpus: GpuHosts) -> plans.Machines:
         f"--image-family={gpus.image_family}",
         f"--image-project={gpus.image_project}",
         "--boot-disk-size=200GB",
-        # A machine with GPUs cannot be moved elsewhere while it runs.
+        # A machine with GPUs cannot be migrated while it runs.
         "--maintenance-policy=TERMINATE",
         plans.SCOPES,
         *(
@@ -129,7 +128,7 @@ def plan(gpus: GpuHosts, training: plans.Training) -> plans.Plan:
 def _start(gpus: GpuHosts, training: plans.Training, index: int) -> str:
     if gpus.num_hosts == 1:
         return host_scripts.start(training.arguments(), {})
-    # Google's internal DNS knows the names of the machines in a zone.
+    # Google's internal DNS resolves the names of the machines in a zone.
     workers = [f"{name}:{_WORKER_PORT}" for name in gpus.host_names]
     tf_config = {
         "cluster": {"worker": workers},

@@ -1,20 +1,20 @@
-"""What runs on a host: bash scripts that install, start, show, judge and stop a run.
+"""Bash scripts for a host: install, start, follow, query and stop a run.
 
-All is kept in one folder of the login's home:
+All files are in one directory of the home directory:
 
     albert_tf_run/source/     this repository's files
     albert_tf_run/venv/       Python and the pinned packages
     albert_tf_run/run.sh      the training command
-    albert_tf_run/log         what it prints
-    albert_tf_run/process     its process group, and the boot it belongs to
-    albert_tf_run/exit_code   how it ended, when it has
+    albert_tf_run/log         its output
+    albert_tf_run/process     its process group and boot id
+    albert_tf_run/exit_code   its exit code, once it has ended
 """
 
 import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 
-FOLDER = "albert_tf_run"
+RUN_DIR = "albert_tf_run"
 # The first word of a line of `status`.
 STATUS = "albert_tf_status"
 RUNNING = "running"
@@ -26,10 +26,10 @@ LOST = "lost"
 _UV_VERSION = "0.13.9"
 _PYTHON_VERSION = "3.12"
 
-# Sets alive to yes or nothing. The boot is compared because after a reboot another
-# process may have the number.
+# Sets alive to yes or nothing. The boot is compared because another process may have
+# the number after a reboot.
 _ALIVE = f"""\
-cd "$HOME/{FOLDER}"
+cd "$HOME/{RUN_DIR}"
 alive=
 if [ -f process ]; then
   read -r group boot < process
@@ -43,18 +43,18 @@ fi
 
 @dataclasses.dataclass(frozen=True)
 class Packages:
-    """How the pinned packages are installed.
+    """Installation of the pinned packages.
 
     Attributes:
-      arguments: of `pip install`, relative to the source folder.
-      prepare: shell lines before that, in the source folder.
+      arguments: of `pip install`, relative to the source directory.
+      prepare: shell lines before that, in the source directory.
     """
 
     arguments: str
     prepare: str = ""
 
 
-# Without dependencies: see the file.
+# Without dependencies, for the reason in the file.
 TPU_PACKAGES = Packages("--no-deps -r requirements-tpu.txt")
 # The extra brings CUDA and cuDNN; the pin stays that of requirements.txt.
 GPU_PACKAGES = Packages(
@@ -65,14 +65,14 @@ GPU_PACKAGES = Packages(
 
 
 def install(archive: str, packages: Packages) -> str:
-    """Unpacks `archive`, which lies in the home, and makes the environment.
+    """Unpacks `archive`, which is in the home directory, and makes the environment.
 
-    It may be run again, whatever a call that was cut off has left.
+    May be run again after an interrupted call.
     """
     return f"""\
 set -eu
-mkdir -p "$HOME/{FOLDER}"
-cd "$HOME/{FOLDER}"
+mkdir -p "$HOME/{RUN_DIR}"
+cd "$HOME/{RUN_DIR}"
 rm -rf source
 mkdir source
 tar -xzf "$HOME/{archive}" -C source
@@ -89,7 +89,7 @@ def start(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
 
     setsid and nohup take it out of the ssh session, so that it outlives the connection;
     unlike tmux and a unit of systemd they are on every image, need no root, and are the
-    same in a test. The shell around the command writes down how it ended.
+    same in a test. The shell around the command records its exit code.
 
     Args:
       arguments: of `python -m albert_tf.pretrain`.
@@ -108,7 +108,7 @@ if [ -n "$alive" ] && [ ! -f exit_code ]; then
 fi
 rm -f exit_code
 cat > run.sh <<"END_OF_RUN_SH"
-cd "$HOME/{FOLDER}/source"
+cd "$HOME/{RUN_DIR}/source"
 {exports}\
 code=0
 ../venv/bin/python {command} || code=$?
@@ -121,14 +121,14 @@ echo "$! $(cat /proc/sys/kernel/random/boot_id)" > process
 
 
 def follow(first_byte: int, seconds: int) -> str:
-    """Prints the log from a byte on, until the run ends or the time is over.
+    """Prints the log from a byte offset, until the run ends or the time is over.
 
     Args:
-      first_byte: how many bytes of the log are known already.
-      seconds: the time; a connection that hangs unseen costs no more than that.
+      first_byte: number of bytes of the log to skip.
+      seconds: longest time, so that a hanging connection costs no more than that.
     """
     return f"""\
-cd "$HOME/{FOLDER}" || exit
+cd "$HOME/{RUN_DIR}" || exit
 read -r group boot < process
 timeout {seconds} tail --bytes=+{first_byte + 1} --follow --sleep-interval=0.2 \\
   --pid="$group" log || [ $? -eq 124 ]
@@ -138,9 +138,9 @@ timeout {seconds} tail --bytes=+{first_byte + 1} --follow --sleep-interval=0.2 \
 def status() -> str:
     """Prints one line: STATUS, and RUNNING, LOST or the exit code.
 
-    LOST is a run that is gone without a code: killed, or the host was started anew.
+    LOST: it ended without an exit code, as when it was killed or the host rebooted.
     """
-    # Whether it is alive is asked first: one that ends in between has its code.
+    # The process is checked first: one that ends in between has an exit code.
     return f"""\
 {_ALIVE}\
 if [ -f exit_code ]; then
@@ -154,7 +154,7 @@ fi
 
 
 def stop(seconds: int = 60) -> str:
-    """Ends the run, with time to save: at first it is only asked to end."""
+    """Ends the run by SIGTERM, which lets it save, and after `seconds` by SIGKILL."""
     return f"""\
 {_ALIVE}\
 if [ -n "$alive" ]; then
@@ -163,7 +163,7 @@ if [ -n "$alive" ]; then
     kill -0 -- "-$group" 2> /dev/null || exit 0
     sleep 1
   done
-  # The TPU or GPU is free when the processes are really gone.
+  # The TPU or GPU is free once the processes have ended.
   for tenth in $(seq 300); do
     kill -KILL -- "-$group" 2> /dev/null || exit 0
     sleep 0.1

@@ -1,10 +1,10 @@
-"""The types of TPU and GPU machines: how many hosts each has, and what they start."""
+"""Types of TPU and GPU machines: number of hosts and image of each."""
 
 import dataclasses
 import difflib
 import re
 
-# gcloud calls an ssh login's machine by this rule; see "naming resources".
+# Google Cloud's rule for names of machines; see "naming resources".
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -13,7 +13,7 @@ class _Generation:
     """One generation of TPUs.
 
     Attributes:
-      prefix: what stands before the number in a type, such as `v5litepod`.
+      prefix: the part of a type before the number, such as `v5litepod`.
       sizes: the numbers that may follow: TensorCores, or chips from v5e on.
       runtime_version: the image without a framework, for `--version` of gcloud.
       per_host: that number for one host of a slice of several hosts.
@@ -50,7 +50,7 @@ class TpuType:
 
     Attributes:
       name: as gcloud's `--accelerator-type` takes it.
-      num_hosts: machines with an address and a disk of their own.
+      num_hosts: number of machines, each with an address and a disk.
       runtime_version: as gcloud's `--version` takes it.
     """
 
@@ -77,7 +77,7 @@ def tpu_type(name: str) -> TpuType:
     """The type called `name`.
 
     Raises:
-      ValueError: there is none of that name.
+      ValueError: there is no type of that name.
     """
     if name not in _TPU_TYPES:
         close = difflib.get_close_matches(name, list(_TPU_TYPES), n=1, cutoff=0.0)
@@ -94,7 +94,7 @@ def tpu_type(name: str) -> TpuType:
     return _TPU_TYPES[name]
 
 
-# What gcloud calls the machines that hold so many GPUs of a type. Where the GPUs are
+# Machine types by type and number of GPUs. Where the GPUs are
 # part of the machine it is named alone; N1 machines have theirs attached.
 _GPU_MACHINES = {
     "nvidia-tesla-t4": {1: "n1-standard-8", 2: "n1-standard-16", 4: "n1-standard-32"},
@@ -117,10 +117,10 @@ _GPU_MACHINES = {
 
 
 def gpu_machine_type(gpu_type: str, num_gpus: int) -> str:
-    """The type of machine that holds `num_gpus` GPUs.
+    """The machine type with `num_gpus` GPUs.
 
     Raises:
-      ValueError: the type of GPU is not known, or no machine holds that many.
+      ValueError: the type of GPU is unknown, or no machine has that many.
     """
     if gpu_type not in _GPU_MACHINES:
         raise ValueError(
@@ -137,16 +137,16 @@ def gpu_machine_type(gpu_type: str, num_gpus: int) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raises a ValueError where Google Cloud would not take `name` for a machine."""
+    """Raises a ValueError if Google Cloud would refuse `name` for a machine."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            "--name must be 1 to 63 small letters, digits and '-', the first a letter "
-            f"and the last no '-'; received {name!r}"
+            "--name must be 1 to 63 lower-case letters, digits and '-', begin with a "
+            f"letter and not end with '-'; received {name!r}"
         )
 
 
 def default_name(config: str, machine: str) -> str:
-    """A name made of the recipe's and the machine's, such as `albert-base-v3-32`."""
+    """A name from the recipe and the machine type, such as `albert-base-v3-32`."""
     stem = re.sub(r"\.[a-z]+$", "", config.rsplit("/", 1)[-1])
     name = re.sub(r"[^a-z0-9]+", "-", f"{stem}-{machine}".lower()).strip("-")
     return name if name[:1].isalpha() else f"run-{name}"

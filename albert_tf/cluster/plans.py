@@ -1,4 +1,4 @@
-"""What a plan is made of: gcloud commands as values. Nothing is called here."""
+"""Plans: gcloud commands as values. Nothing is called here."""
 
 import dataclasses
 import enum
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from albert_tf.cluster import host_scripts
 
-# Enough for gs://; what the machine may do is up to its service account's roles.
+# Enough for gs://; the roles of the machine's service account decide the rest.
 SCOPES = "--scopes=https://www.googleapis.com/auth/cloud-platform"
-# A connection to a host that is gone shall end within two minutes.
+# Ends a connection to a lost host within two minutes.
 KEEP_ALIVE = (
     "--ssh-flag=-oServerAliveInterval=30",
     "--ssh-flag=-oServerAliveCountMax=4",
@@ -17,20 +17,20 @@ KEEP_ALIVE = (
 
 
 class Condition(enum.Enum):
-    """What can be said of a machine."""
+    """State of the machines of a run."""
 
-    ABSENT = "absent"  # there is none of that name
+    ABSENT = "absent"  # none of that name exists
     WAITING = "waiting"  # it will become ready by itself
     READY = "ready"
-    UNUSABLE = "unusable"  # listed still, but it will not come back
+    UNUSABLE = "unusable"  # still listed, but lost
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One call.
+    """One command line.
 
     Attributes:
-      purpose: what it is for, in a few words.
+      purpose: its purpose in a few words.
       argv: the program and its arguments.
     """
 
@@ -38,7 +38,7 @@ class Command:
     argv: tuple[str, ...]
 
     def shell(self) -> str:
-        """The call as a shell takes it, one argument with a dash to a line."""
+        """The command for a shell, with one flag a line."""
         lines: list[list[str]] = [[]]
         for argument in self.argv:
             if argument.startswith("--"):
@@ -56,17 +56,17 @@ def _quoted(argument: str) -> str:
 
 
 def check_remote(flag: str, value: str) -> None:
-    """Raises a ValueError where a folder is not one that all machines see."""
+    """Raises a ValueError unless a directory is on gs://, where all machines see it."""
     if not value.startswith("gs://"):
         raise ValueError(
-            f"--{flag} must begin with gs://, because the machines have no disk in "
-            f"common and are deleted at the end; received {value!r}"
+            f"--{flag} must begin with gs://, because the machines share no disk and "
+            f"are deleted at the end; received {value!r}"
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What is to be run on the machines.
+    """The training to run on the machines.
 
     Attributes:
       config: recipe in the archive, or "" for the defaults.
@@ -84,7 +84,7 @@ class Training:
 
     @property
     def archive_name(self) -> str:
-        """Of the archive in the home of each host."""
+        """Name of the archive in the home directory of each host."""
         return self.archive.rpartition("/")[2]
 
     def arguments(self, *more: str) -> list[str]:
@@ -101,14 +101,14 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Machines:
-    """How the machines of a run come, are asked after, and go.
+    """Calls that create, poll and delete the machines of a run.
 
     Attributes:
-      description: what is created, in words.
+      description: the machines in words.
       create, state, delete: the calls; `state` prints one word for each machine.
-      ready_states, waiting_states: such words; all others mean that it is lost.
-      num_words: how many there are when nothing is missing.
-      queued: creating is only to ask for them, and to wait may take days.
+      ready_states, waiting_states: such words; any other means that it is lost.
+      num_words: number of words if no machine is missing.
+      queued: the create call only requests them, and the wait may take days.
     """
 
     description: str
@@ -121,7 +121,7 @@ class Machines:
     queued: bool = False
 
     def condition(self, words: Sequence[str]) -> Condition:
-        """What the words that `state` printed mean."""
+        """The condition, from the words that `state` printed."""
         if not words:
             return Condition.ABSENT
         known = set(words) <= self.ready_states | self.waiting_states
@@ -141,8 +141,8 @@ class Plan:
       machines: what it runs on.
       copy, install, start, stop, status: on every host.
       log_ssh: the call, without its script, that reaches the host whose log is shown.
-      first_host_decides: the run is over when one host has ended well; otherwise, when
-        all have.
+      first_host_decides: the run is over when one host has exit code 0; otherwise,
+        when all have.
     """
 
     machines: Machines
@@ -155,7 +155,7 @@ class Plan:
     first_host_decides: bool
 
     def follow(self, first_byte: int, seconds: int) -> Command:
-        """The call that shows the log from a byte on, for some seconds."""
+        """The call that shows the log from a byte offset, for some seconds."""
         script = host_scripts.follow(first_byte, seconds)
         return Command(
             "show what the first host prints", (*self.log_ssh, f"--command={script}")
@@ -163,11 +163,11 @@ class Plan:
 
 
 def place(zone: str, project: str) -> tuple[str, ...]:
-    """The flags of nearly every call; `project` "" is gcloud's own."""
+    """The flags of nearly every call; `project` "" is gcloud's default."""
     return (f"--zone={zone}", *in_project(project))
 
 
 def in_project(project: str) -> tuple[str, ...]:
-    """Those of a call that takes no --zone."""
-    # --quiet: nothing may wait for an answer at the keyboard.
+    """The flags of a call that takes no --zone."""
+    # --quiet: no prompts.
     return (*((f"--project={project}",) if project else ()), "--quiet")

@@ -1,4 +1,4 @@
-"""The archive of this code that goes to the hosts."""
+"""Archive of this code for the hosts."""
 
 import gzip
 import hashlib
@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import tarfile
 
-# What a run needs; the tests, for one, stay here.
+# Files that a run needs; not the tests, for example.
 PRODUCT = (
     "albert_tf",
     "configs",
@@ -20,12 +20,12 @@ PRODUCT = (
 )
 
 
-# Where a configuration goes that is none of the repository's files.
+# Directory in the archive for a configuration from outside configs/.
 _SUBMITTED = "submitted"
 
 
 def config_path(root: pathlib.Path, config: str) -> str:
-    """What --config must say on the hosts, where the archive is the working folder."""
+    """The value of --config on the hosts, relative to the root of the archive."""
     if not config:
         return ""
     path = pathlib.Path(config).resolve()
@@ -35,16 +35,16 @@ def config_path(root: pathlib.Path, config: str) -> str:
     )
 
 
-def pack(root: pathlib.Path, folder: pathlib.Path, config: str = "") -> pathlib.Path:
+def pack(root: pathlib.Path, directory: pathlib.Path, config: str = "") -> pathlib.Path:
     """Writes the tracked product files, as they are on disk, as a .tar.gz.
 
-    The same files give the same bytes, and the name holds their sha256, so that a log
-    can be traced to the code that wrote it.
+    The same files give the same bytes, and the name contains their SHA-256, so that a
+    log can be traced to its code.
 
     Args:
       root: the repository.
-      folder: where to write.
-      config: a recipe or config.json that is packed too, tracked or not.
+      directory: where to write.
+      config: a recipe or config.json to pack too, tracked or not.
 
     Returns:
       The archive's path.
@@ -71,7 +71,7 @@ def pack(root: pathlib.Path, folder: pathlib.Path, config: str = "") -> pathlib.
             archive.addfile(member, io.BytesIO(content))
     data = gzip.compress(buffer.getvalue(), mtime=0)
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-    packed = folder / f"albert_tf-{digest[:12]}.tar.gz"
+    packed = directory / f"albert_tf-{digest[:12]}.tar.gz"
     temporary = packed.with_name(f"{packed.name}.tmp{os.getpid()}")
     temporary.write_bytes(data)
     os.replace(temporary, packed)
@@ -88,5 +88,5 @@ def _tracked_files(root: pathlib.Path) -> list[str]:
             f"{root}: {error}"
         ) from error
     names = sorted(filter(None, listed.stdout.decode().split("\0")))
-    # What was removed and not committed yet is tracked, but not there.
+    # A file whose removal is not committed is tracked, but absent.
     return [name for name in names if (root / name).is_file()]

@@ -16,12 +16,12 @@ class TpuSlice:
     """A TPU slice to create.
 
     Attributes:
-      name: of the TPU VM and, where it is queued, of the queued resource.
-      zone, project: where; project "" is gcloud's own.
-      type: which.
-      runtime_version: the image; "" is the type's own.
-      queued: ask for it by a queued resource.
-      spot: cheap, and may be taken away at any time.
+      name: name of the TPU VM and, if queued, of the queued resource.
+      zone, project: where; project "" is gcloud's default.
+      type: its type.
+      runtime_version: the image; "" is the type's default.
+      queued: request it by a queued resource.
+      spot: cheap, and may be preempted at any time.
     """
 
     name: str
@@ -34,12 +34,12 @@ class TpuSlice:
 
     @property
     def is_pod(self) -> bool:
-        """Whether it has several hosts."""
+        """True if it has several hosts."""
         return self.type.num_hosts > 1
 
 
 def machines_of(tpu: TpuSlice) -> plans.Machines:
-    """How the slice is created, asked after and deleted."""
+    """Calls that create, poll and delete the slice."""
     resource = "queued-resources" if tpu.queued else "tpu-vm"
     place = plans.place(tpu.zone, tpu.project)
     version = tpu.runtime_version or tpu.type.runtime_version
@@ -57,7 +57,7 @@ def machines_of(tpu: TpuSlice) -> plans.Machines:
     )
     delete = (
         *(*_TPUS, resource, "delete", tpu.name, *place),
-        # The TPU VM goes with the queued resource.
+        # Deletes the TPU VM with the queued resource.
         *(("--force",) if tpu.queued else ()),
     )
     hosts = f"{tpu.type.num_hosts} hosts" if tpu.is_pod else "1 host"

@@ -1,1 +1,1 @@
-"""Models of other libraries: read into ours, and written from ours."""
+"""Conversion of models from and to the formats of other libraries."""

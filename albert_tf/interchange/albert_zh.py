@@ -1,9 +1,9 @@
-"""Checkpoints of brightmart's albert_zh, whose variables lie below `layer_shared`.
+"""Checkpoints of brightmart's albert_zh, whose blocks are named `layer_shared`.
 
-There the pieces' embeddings are projected to H before positions and segments are added
+There word embeddings are projected to H before positions and segments are added
 (`word_embeddings` [V, E] times `word_embeddings_2` [E, H]), and the masked LM projects
 back through the same matrix. The product of the two is a table [V, H]: with it the
-model is one of ours with E = H and all layers shared, and gives the same outputs.
+model is a native one with E = H and all layers shared, and gives the same outputs.
 
 Source of the names: the repository brightmart/albert_zh, modeling.py and
 run_pretraining.py.
@@ -11,8 +11,8 @@ run_pretraining.py.
 
 import numpy as np
 
-from albert_tf import config as config_lib
-from albert_tf.interchange import folders, names, portable, tables, tf1
+from albert_tf.core import config as config_lib
+from albert_tf.interchange import io, portable, tf1_weights, weight_map, weight_names
 
 _CONFIGS = ("albert_config*.json", "bert_config*.json", "*config*.json")
 _WORDS = "bert/embeddings/word_embeddings"
@@ -22,31 +22,31 @@ _BLOCK = "encoder/blocks/0"
 
 
 def read(
-    path: str, options: portable.ReadOptions, report: tables.Report
-) -> portable.Portable:
+    path: str, options: portable.ReadOptions, report: weight_map.ConversionReport
+) -> portable.PortableModel:
     """Reads a checkpoint.
 
     Args:
       path: its folder, or its prefix.
-      options: what it leaves open. Its vocabulary, vocab.txt, is none of SentencePiece.
-      report: is told what was found.
+      options: the vocabulary; its own, vocab.txt, is not a SentencePiece model.
+      report: gets a line for each weight.
 
     Raises:
       ValueError: it is damaged, or of another architecture.
     """
-    prefix, folder = tf1.locate(path)
-    theirs = tf1.read_variables(prefix)
-    if _PROJECTION not in theirs:
+    prefix, folder = tf1_weights.locate(path)
+    external = tf1_weights.read_variables(prefix)
+    if _PROJECTION not in external:
         raise ValueError(
-            f"{prefix} must hold {_PROJECTION}, as albert_zh has it; without it, it is "
-            "of another architecture. For the original's names give --from=tf1:FOLDER"
+            f"{prefix} must hold {_PROJECTION}, as albert_zh does; without it, it is "
+            "of another architecture. For the original's names pass --from=tf1:FOLDER"
         )
-    config_path = folders.find(folder, *_CONFIGS)
+    config_path = io.find(folder, *_CONFIGS)
     if config_path is None:
         raise ValueError(f"{folder} must hold the model's configuration, a .json file")
     config = _read_config(config_path)
-    parts = tf1.pretrained_parts(theirs)
-    table, projection = theirs[_WORDS], theirs.pop(_PROJECTION)
+    parts = tf1_weights.pretrained_parts(external)
+    table, projection = external[_WORDS], external.pop(_PROJECTION)
     if table.ndim != 2 or projection.shape != (table.shape[1], config.hidden_size):
         raise ValueError(
             f"{prefix}: {_PROJECTION} must have the shape [E, H]; received "
@@ -54,34 +54,37 @@ def read(
             f"{config.hidden_size}"
         )
     product = table.astype(np.float64) @ projection.astype(np.float64)
-    theirs[_WORDS] = product.astype(np.float32)
+    external[_WORDS] = product.astype(np.float32)
     report.say(
         f"  {_WORDS} times {_PROJECTION} is one table {list(product.shape)}: E = H here"
     )
-    slots = tuple(n for n in theirs if n.endswith(("/adam_m", "/adam_v", "/lamb_m")))
+    slots = tuple(n for n in external if n.endswith(("/adam_m", "/adam_v", "/lamb_m")))
     ignored = [
-        tables.Ignored(("global_step",), "kept as the step"),
-        tables.Ignored(
-            slots, "left out, the slots of the optimizer: a product of tables has none"
+        weight_map.Ignored(("global_step",), "kept as the step"),
+        weight_map.Ignored(
+            slots, "omitted, the slots of the optimizer: a product of tables has none"
         ),
     ]
-    shapes = names.shapes_of(config, parts)
-    weights = tables.to_ours(_entries(parts), theirs, shapes, prefix, ignored, report)
-    report.say(
-        "  layer norm is taken to follow each sub-layer; nothing in a checkpoint tells "
-        "the variant that puts it before (modeling_preln.py), which is not read"
+    shapes = weight_names.shapes_of(config, parts)
+    weights = weight_map.to_native(
+        _entries(parts), external, shapes, prefix, ignored, report
     )
-    vocab = folders.choose_vocab(options.vocab_path, None, config.vocab_size)
-    return portable.Portable(
+    report.say(
+        "  layer norm is assumed to follow each sub-layer; a checkpoint of the variant "
+        "that puts it before (modeling_preln.py) cannot be told apart, and is not "
+        "supported"
+    )
+    vocab = io.choose_vocab(options.vocab_path, None, config.vocab_size)
+    return portable.PortableModel(
         config=config,
         weights=weights,
         vocab=vocab,
-        step=int(theirs["global_step"]) if "global_step" in theirs else 0,
+        step=int(external["global_step"]) if "global_step" in external else 0,
     )
 
 
 def _read_config(path: str) -> config_lib.ModelConfig:
-    settings = folders.Settings(folders.read_json(path), path)
+    settings = io.JsonFields(io.read_json(path), path)
     settings.choice("ln_type", {"postln": "postln"}, "postln")
     hidden_size = settings.integer("hidden_size")
     return config_lib.ModelConfig(
@@ -102,14 +105,14 @@ def _read_config(path: str) -> config_lib.ModelConfig:
     )
 
 
-def _entries(parts: tuple[str, ...]) -> list[tables.Entry]:
+def _entries(parts: tuple[str, ...]) -> list[weight_map.Entry]:
     here, there = "encoder/embeddings", "bert/embeddings"
     tables_of_rows = ("word_embeddings", "position_embeddings", "token_type_embeddings")
     entries = [
-        *tf1.same(here, there, *tables_of_rows),
-        *tf1.same(f"{here}/layer_norm", f"{there}/LayerNorm", "gamma", "beta"),
+        *tf1_weights.same(here, there, *tables_of_rows),
+        *tf1_weights.same(f"{here}/layer_norm", f"{there}/LayerNorm", "gamma", "beta"),
     ]
-    for ours, theirs in (
+    for native, external in (
         ("attention/query", "attention/self/query"),
         ("attention/key", "attention/self/key"),
         ("attention/value", "attention/self/value"),
@@ -117,10 +120,14 @@ def _entries(parts: tuple[str, ...]) -> list[tables.Entry]:
         ("feed_forward/intermediate", "intermediate/dense"),
         ("feed_forward/output_projection", "output/dense"),
     ):
-        entries += tf1.same(f"{_BLOCK}/{ours}", f"{_LAYER}/{theirs}", "kernel", "bias")
-    for ours, theirs in (
+        entries += tf1_weights.same(
+            f"{_BLOCK}/{native}", f"{_LAYER}/{external}", "kernel", "bias"
+        )
+    for native, external in (
         ("attention/layer_norm", "attention/output/LayerNorm"),
         ("feed_forward/layer_norm", "output/LayerNorm"),
     ):
-        entries += tf1.same(f"{_BLOCK}/{ours}", f"{_LAYER}/{theirs}", "gamma", "beta")
-    return entries + tf1.pretraining_entries(parts)
+        entries += tf1_weights.same(
+            f"{_BLOCK}/{native}", f"{_LAYER}/{external}", "gamma", "beta"
+        )
+    return entries + tf1_weights.pretraining_entries(parts)

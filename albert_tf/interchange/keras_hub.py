@@ -1,9 +1,9 @@
-"""Presets of KerasHub, which keras-nlp is another name of.
+"""Presets of KerasHub, formerly keras-nlp.
 
 They are of AlbertBackbone, AlbertMaskedLM or AlbertTextClassifier. The library itself
-reads and writes them, on Keras 3, which lives beside our Keras 2 in one process; it is
-imported only where it is needed, since that takes seconds. Weights are known by the
-`path` that Keras gives them, as of 0.32.0.
+reads and writes them, on Keras 3, next to Keras 2 in one process; it is imported only
+where it is needed, since that takes seconds. Weights are named by their `path` in
+Keras, as of 0.32.0.
 """
 
 import os
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import config as config_lib
-from albert_tf import files
-from albert_tf.interchange import folders, groups, names, portable, tables
+from albert_tf.core import config as config_lib
+from albert_tf.core import files
+from albert_tf.interchange import io, layer_groups, portable, weight_map, weight_names
 
 CONFIG_FILE = "config.json"
 _TASK_FILE = "task.json"
@@ -25,81 +25,58 @@ _KINDS = ("classification", "regression")
 
 
 def read(
-    path: str, options: portable.ReadOptions, report: tables.Report
-) -> portable.Portable:
+    path: str, options: portable.ReadOptions, report: weight_map.ConversionReport
+) -> portable.PortableModel:
     """Reads a preset.
 
     Args:
       path: the folder, local.
-      options: what it may leave open.
-      report: is told what was found.
+      options: what the user specifies.
+      report: gets a line for each weight.
 
     Raises:
       ValueError: it is damaged, or of another architecture.
     """
     config = _read_config(os.path.join(path, CONFIG_FILE))
     network, head = _load(path, options)
-    theirs = {weight.path: np.asarray(weight) for weight in network.weights}
-    parts = _parts_of(theirs, head)
-    shapes = names.shapes_of(config, parts, head)
+    external = {weight.path: np.asarray(weight) for weight in network.weights}
+    parts = _parts_of(external, head)
+    shapes = weight_names.shapes_of(config, parts, head)
     if config.embedding_size == config.hidden_size:
-        theirs = tables.without_identity(theirs, _PROJECTION, path, report)
-    weights = tables.to_ours(
-        _entries(config, parts, head), theirs, shapes, path, [], report
+        external = weight_map.without_identity(external, _PROJECTION, path, report)
+    weights = weight_map.to_native(
+        _entries(config, parts, head), external, shapes, path, [], report
     )
-    vocab = folders.choose_vocab(
+    vocab = io.choose_vocab(
         options.vocab_path, os.path.join(path, _VOCAB_FILE), config.vocab_size
     )
-    return portable.Portable(config=config, weights=weights, vocab=vocab, head=head)
+    return portable.PortableModel(
+        config=config, weights=weights, vocab=vocab, head=head
+    )
 
 
-def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
+def write(
+    model: portable.PortableModel, folder: str, report: weight_map.ConversionReport
+) -> None:
     """Writes a preset that `from_preset` takes.
 
     Args:
-      model: what to write; of heads but those of texts only the encoder has a
+      model: what to write; of heads other than those of texts only the encoder has a
         counterpart, and sentence order has none.
       folder: an empty one, local.
-      report: is told what went where, and what did not.
+      report: gets a line for each weight, and for what has no counterpart.
 
     Raises:
       ValueError: the library has no such model.
     """
-    config, head = model.config, model.head
-    if config.activation != "gelu_tanh" or config.layer_norm_epsilon != 1e-12:
-        raise ValueError(
-            "KerasHub's AlbertBackbone knows model.activation gelu_tanh and "
-            "model.layer_norm_epsilon 1e-12 only; received "
-            f"{config.activation} and {config.layer_norm_epsilon}, so that nothing can "
-            "be written"
-        )
-    if head is not None and head.kind not in _KINDS:
-        lost = names.shapes_of(config, (portable.HEAD,), head)
-        report.say(
-            f"  no counterpart, left out: the head {head.kind} with "
-            f"{tables.listed(list(lost))}"
-        )
-        head = None
-    kept = [portable.ENCODER, portable.POOLER]
-    if portable.MASKED_LM in model.parts and model.head is None:
-        kept.append(portable.MASKED_LM)
-    parts = (*kept, portable.HEAD) if head else tuple(kept)
-    left_out = [part for part in model.parts if part not in parts]
-    if portable.SENTENCE_ORDER in left_out:
-        report.say("  no counterpart, left out: sentence_order")
-    if model.moments is not None:
-        report.say("  no counterpart, left out: the optimizer's slots, and the step")
-    if portable.POOLER not in model.parts:
-        raise ValueError(
-            "KerasHub's AlbertBackbone has a pooler, and this model has none, so that "
-            "nothing can be written"
-        )
-    layout = groups.of_config(config, groups.by_equal_parts, "KerasHub")
+    config = model.config
+    parts, head = _supported(model, report)
+    layout = layer_groups.of_config(config, layer_groups.by_equal_parts, "KerasHub")
     if layout.copied:
         report.say(f"  {layout.copied} has no counterpart: each layer gets a copy")
     if config.attention_dropout_rate != config.hidden_dropout_rate:
         report.say(
-            "  no counterpart, left out: model.attention_dropout_rate; its dropout is "
+            "  no counterpart, omitted: model.attention_dropout_rate; its dropout is "
             "that of the hidden states everywhere"
         )
     if model.vocab is None:
@@ -109,16 +86,17 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
         )
     network = _build(config, layout.num_groups, parts, head, model.vocab)
     entries = _entries(config, parts, head)
-    theirs = tables.to_theirs(entries, model.weights, report)
+    external = weight_map.to_external(entries, model.weights, report)
     if config.embedding_size == config.hidden_size:
         kernel, bias = _PROJECTION
-        theirs[kernel] = np.eye(config.hidden_size, dtype=np.float32)
-        theirs[bias] = np.zeros([config.hidden_size], np.float32)
+        external[kernel] = np.eye(config.hidden_size, dtype=np.float32)
+        external[bias] = np.zeros([config.hidden_size], np.float32)
         report.say("  embedding_projection: the identity, for E = H")
     for weight in network.weights:
-        weight.assign(theirs.pop(weight.path))
-    if theirs:
-        raise ValueError(f"KerasHub has no place for {tables.listed(list(theirs))}")
+        weight.assign(external.pop(weight.path))
+    if external:
+        names = weight_map.listed(list(external))
+        raise ValueError(f"KerasHub has no weights for {names}")
     if portable.MASKED_LM in parts:
         report.say(
             "  mlm_head adds 1e-5 in its layer norm where ALBERT adds 1e-12: its "
@@ -126,23 +104,63 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
         )
     report.say(
         "  AlbertTokenizer neither strips accents nor lower-cases: "
-        "albert_tf.tokenization.normalize the texts before it"
+        "albert_tf.tokenization.tokenizer.normalize the texts before it"
     )
     network.save_to_preset(folder)
 
 
-# ---- Their networks ----
+def _supported(
+    model: portable.PortableModel, report: weight_map.ConversionReport
+) -> tuple[tuple[str, ...], portable.TaskHeadConfig | None]:
+    """The parts and the head that the library has; reports the others.
+
+    Raises:
+      ValueError: it has no such encoder.
+    """
+    config, head = model.config, model.head
+    if config.activation != "gelu_tanh" or config.layer_norm_epsilon != 1e-12:
+        raise ValueError(
+            "KerasHub's AlbertBackbone has model.activation gelu_tanh and "
+            "model.layer_norm_epsilon 1e-12 only; received "
+            f"{config.activation} and {config.layer_norm_epsilon}, so that nothing can "
+            "be written"
+        )
+    if head is not None and head.kind not in _KINDS:
+        lost = weight_names.shapes_of(config, (portable.HEAD,), head)
+        report.say(
+            f"  no counterpart, omitted: the head {head.kind} with "
+            f"{weight_map.listed(list(lost))}"
+        )
+        head = None
+    parts: tuple[str, ...] = (portable.ENCODER, portable.POOLER)
+    if portable.MASKED_LM in model.parts and model.head is None:
+        parts += (portable.MASKED_LM,)
+    if head:
+        parts += (portable.HEAD,)
+    if portable.SENTENCE_ORDER in model.parts:
+        report.say("  no counterpart, omitted: sentence_order")
+    if model.moments is not None:
+        report.say("  no counterpart, omitted: the optimizer's slots, and the step")
+    if portable.POOLER not in model.parts:
+        raise ValueError(
+            "KerasHub's AlbertBackbone has a pooler, and this model has none, so that "
+            "nothing can be written"
+        )
+    return parts, head
+
+
+# ---- Networks of KerasHub ----
 
 
 def _load(path: str, options: portable.ReadOptions):
-    """The network of a preset, and our head."""
+    """The network of a preset, and its head."""
     import keras_hub
 
     task_path = os.path.join(path, _TASK_FILE)
     try:
         if not files.exists(task_path):
             return keras_hub.models.AlbertBackbone.from_preset(path), None
-        class_name = folders.read_json(task_path).get("class_name")
+        class_name = io.read_json(task_path).get("class_name")
         if class_name not in _TASKS:
             raise ValueError(
                 f"{task_path} must be of {' or '.join(_TASKS)}; received {class_name!r}"
@@ -156,16 +174,18 @@ def _load(path: str, options: portable.ReadOptions):
         return network, None
     num_classes = network.num_classes
     if num_classes == 1:
-        return network, portable.TaskHead("regression", dropout_rate=network.dropout)
+        return network, portable.TaskHeadConfig(
+            "regression", dropout_rate=network.dropout
+        )
     labels = options.class_labels(num_classes)
-    return network, portable.TaskHead("classification", labels, network.dropout)
+    return network, portable.TaskHeadConfig("classification", labels, network.dropout)
 
 
 def _build(
     config: config_lib.ModelConfig,
     num_groups: int,
     parts: tuple[str, ...],
-    head: portable.TaskHead | None,
+    head: portable.TaskHeadConfig | None,
     vocab: bytes,
 ):
     import keras_hub
@@ -202,7 +222,7 @@ def _build(
 
 
 class _Bare:
-    """A backbone and its tokenizer, which are saved one after the other."""
+    """A backbone and its tokenizer, saved one after the other."""
 
     def __init__(self, backbone, tokenizer):
         self._backbone = backbone
@@ -215,14 +235,14 @@ class _Bare:
 
 
 def _read_config(path: str) -> config_lib.ModelConfig:
-    values = folders.read_json(path)
+    values = io.read_json(path)
     if values.get("class_name") != _CLASS or not isinstance(values.get("config"), dict):
         raise ValueError(
             f"{path} must be of KerasHub's {_CLASS}; received "
             f"{values.get('class_name')!r}"
         )
     inner: dict[str, Any] = values["config"]
-    settings = folders.Settings(inner, path)
+    settings = io.JsonFields(inner, path)
     num_layers = settings.integer("num_layers")
     num_groups = settings.integer("num_groups", 1)
     rate = settings.number("dropout", 0.0)
@@ -238,16 +258,18 @@ def _read_config(path: str) -> config_lib.ModelConfig:
         type_vocab_size=settings.integer("num_segments", 2),
         hidden_dropout_rate=rate,
         attention_dropout_rate=rate,
-        **groups.sharing_settings(num_layers, num_groups, groups.by_equal_parts, path),
+        **layer_groups.sharing_settings(
+            num_layers, num_groups, layer_groups.by_equal_parts, path
+        ),
     )
 
 
 # ---- Names ----
 
 
-def _parts_of(theirs, head: portable.TaskHead | None) -> tuple[str, ...]:
+def _parts_of(external, head: portable.TaskHeadConfig | None) -> tuple[str, ...]:
     parts = [portable.ENCODER, portable.POOLER]
-    if any(name.startswith("mlm_head/") for name in theirs):
+    if any(name.startswith("mlm_head/") for name in external):
         parts.append(portable.MASKED_LM)
     return (*parts, portable.HEAD) if head else tuple(parts)
 
@@ -255,9 +277,9 @@ def _parts_of(theirs, head: portable.TaskHead | None) -> tuple[str, ...]:
 def _entries(
     config: config_lib.ModelConfig,
     parts: tuple[str, ...],
-    head: portable.TaskHead | None,
-) -> list[tables.Entry]:
-    """What is what."""
+    head: portable.TaskHeadConfig | None,
+) -> list[weight_map.Entry]:
+    """The native and external names of all weights."""
     entries = _encoder_entries(config)
     entries += _same("encoder/pooler", "pooled_dense", "kernel", "bias")
     if portable.MASKED_LM in parts:
@@ -273,12 +295,12 @@ def _entries(
     return entries
 
 
-def _encoder_entries(config: config_lib.ModelConfig) -> list[tables.Entry]:
+def _encoder_entries(config: config_lib.ModelConfig) -> list[weight_map.Entry]:
     hidden, num_heads = config.hidden_size, config.num_heads
     head_size = hidden // num_heads
     entries = [
-        tables.Entry(f"encoder/embeddings/{ours}", theirs)
-        for ours, theirs in (
+        weight_map.Entry(f"encoder/embeddings/{native}", external)
+        for native, external in (
             ("word_embeddings", "token_embedding/embeddings"),
             ("position_embeddings", "position_embedding/embeddings"),
             ("token_type_embeddings", "segment_embedding/embeddings"),
@@ -291,29 +313,33 @@ def _encoder_entries(config: config_lib.ModelConfig) -> list[tables.Entry]:
         entries += _same(
             "encoder/embedding_projection", "embedding_projection", "kernel", "bias"
         )
-    layout = groups.of_config(config, groups.by_equal_parts, "KerasHub")
+    layout = layer_groups.of_config(config, layer_groups.by_equal_parts, "KerasHub")
     for (group, inner), block in sorted(layout.block_of.items()):
         here = f"encoder/blocks/{block}"
         there = f"group_{group}_inner_layer_{inner}"
         for name in ("query", "key", "value"):
-            ours, theirs = (
+            native, external = (
                 f"{here}/attention/{name}",
                 f"{there}/self_attention_layer/{name}",
             )
-            # [H, H] there is [H, N, D]: a head's columns lie side by side.
+            # [H, H] is [H, N, D] there: the columns of one head are adjacent.
             entries += [
                 _reshaped(
-                    f"{ours}/kernel", f"{theirs}/kernel", hidden, num_heads, head_size
+                    f"{native}/kernel",
+                    f"{external}/kernel",
+                    hidden,
+                    num_heads,
+                    head_size,
                 ),
-                _reshaped(f"{ours}/bias", f"{theirs}/bias", num_heads, head_size),
+                _reshaped(f"{native}/bias", f"{external}/bias", num_heads, head_size),
             ]
-        ours = f"{here}/attention/output_projection"
-        theirs = f"{there}/self_attention_layer/attention_output"
+        native = f"{here}/attention/output_projection"
+        external = f"{there}/self_attention_layer/attention_output"
         entries += [
             _reshaped(
-                f"{ours}/kernel", f"{theirs}/kernel", num_heads, head_size, hidden
+                f"{native}/kernel", f"{external}/kernel", num_heads, head_size, hidden
             ),
-            *_same(ours, theirs, "bias"),
+            *_same(native, external, "bias"),
             *_same(
                 f"{here}/attention/layer_norm",
                 f"{there}/self_attention_layer_norm",
@@ -322,18 +348,20 @@ def _encoder_entries(config: config_lib.ModelConfig) -> list[tables.Entry]:
             ),
         ]
         here = f"{here}/feed_forward"
-        for ours, theirs, lasts in (
+        for native, external, lasts in (
             ("intermediate", "feedforward_intermediate_dense", ("kernel", "bias")),
             ("output_projection", "feedforward_output_dense", ("kernel", "bias")),
             ("layer_norm", "feedforward_layer_norm", ("gamma", "beta")),
         ):
-            entries += _same(f"{here}/{ours}", f"{there}/{theirs}", *lasts)
+            entries += _same(f"{here}/{native}", f"{there}/{external}", *lasts)
     return entries
 
 
-def _same(ours: str, theirs: str, *lasts: str) -> list[tables.Entry]:
-    return [tables.Entry(f"{ours}/{last}", f"{theirs}/{last}") for last in lasts]
+def _same(native: str, external: str, *lasts: str) -> list[weight_map.Entry]:
+    return [
+        weight_map.Entry(f"{native}/{last}", f"{external}/{last}") for last in lasts
+    ]
 
 
-def _reshaped(ours: str, theirs: str, *shape: int) -> tables.Entry:
-    return tables.Entry(ours, theirs, tables.How.RESHAPED, shape)
+def _reshaped(native: str, external: str, *shape: int) -> weight_map.Entry:
+    return weight_map.Entry(native, external, weight_map.Transform.RESHAPED, shape)

@@ -1,4 +1,4 @@
-"""A model between two formats: weights by our names, and all that belongs to them."""
+"""A model in memory, which every format is read into and written from."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import config as config_lib
+from albert_tf.core import config as config_lib
 
-# What a model may consist of. Formats have some of these, seldom all.
+# The parts of a model. Most formats have only some of them.
 ENCODER = "encoder"
 POOLER = "pooler"
 MASKED_LM = "masked_lm"
@@ -18,10 +18,10 @@ _POOLER_PREFIX = "encoder/pooler/"
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskHead:
-    """The head of a fine-tuned model.
+class TaskHeadConfig:
+    """Kind and settings of the head of a fine-tuned model.
 
-    kind: a key of `task_models.HEADS`.
+    kind: a key of `task_model.HEADS`.
     labels: names of the classes, in the order of their ids; empty without classes.
     dropout_rate: of the head.
     settings: further arguments of the head, such as `num_starts`.
@@ -35,7 +35,7 @@ class TaskHead:
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """What LAMB or AdamW carries along, by the names of the weights.
+    """Moments of LAMB or AdamW, by the names of the weights.
 
     first, second: float32 arrays of the weights' shapes.
     """
@@ -45,31 +45,31 @@ class Moments:
 
 
 @dataclasses.dataclass(frozen=True)
-class Portable:
-    """A model in memory, as every format can be read into it.
+class PortableModel:
+    """A model with everything that a format may keep of it.
 
     config: sizes and activation.
-    weights: by the name that our checkpoints know them by, such as
-      "encoder/blocks/0/attention/query/kernel". A sub-layer that blocks share stands
+    weights: by their names in native checkpoints, such as
+      "encoder/blocks/0/attention/query/kernel". A sub-layer that blocks share is listed
       under the name of each of them.
     lower_case: whether the tokenizer lower-cases.
-    vocab: its SentencePiece model; None where the format had none.
+    vocab: its SentencePiece model; None if the format had none.
     head: of a fine-tuned model; None for a pre-trained one.
-    moments: of the optimizer, where the format had them.
-    step: how many steps it was trained; 0 where that is not known.
+    moments: of the optimizer, if the format had them.
+    step: number of steps it was trained; 0 if it is unknown.
     """
 
     config: config_lib.ModelConfig
     weights: Mapping[str, np.ndarray]
     lower_case: bool = True
     vocab: bytes | None = None
-    head: TaskHead | None = None
+    head: TaskHeadConfig | None = None
     moments: Moments | None = None
     step: int = 0
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts whose weights are there, in the order of the network."""
+        """The parts that it has weights of, in the order of the network."""
         present = {part_of(name) for name in self.weights}
         order = (ENCODER, POOLER, MASKED_LM, SENTENCE_ORDER, HEAD)
         return tuple(part for part in order if part in present)
@@ -84,12 +84,12 @@ def part_of(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """What a format may leave open, and the user may say.
+    """Specified by the user, since a format may not say it.
 
     vocab_path: a SentencePiece model; empty means the one in the folder.
-    kind: of the head, a key of `task_models.HEADS`; empty means what the format says.
+    kind: of the head, a key of `task_model.HEADS`; empty means that of the format.
     labels: names of the classes; empty means those of the format, or "0", "1", ...
-    recipe: whose other settings (text, data, optimizer, training) the result takes.
+    recipe: the other settings (text, data, optimizer, training) of the result.
     """
 
     vocab_path: str = ""
@@ -98,10 +98,10 @@ class ReadOptions:
     recipe: config_lib.Config = dataclasses.field(default_factory=config_lib.Config)
 
     def class_labels(self, num_classes: int, default: tuple[str, ...] = ()):
-        """As many names of classes as there are classes.
+        """The names of the classes.
 
         Raises:
-          ValueError: the user gave another number of them.
+          ValueError: the user gave another number of names.
         """
         labels = self.labels or default or tuple(map(str, range(num_classes)))
         if len(labels) != num_classes:

@@ -1,102 +1,116 @@
-"""Checkpoints of the original: albert_config.json, model.ckpt, and a vocabulary.
-
-Source of the names: golden/full_albert_variables.json, and the figures of the heads,
-both produced by the authors' TensorFlow 1 code.
-"""
+"""Checkpoints of the original: albert_config.json, model.ckpt, and a vocabulary."""
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from albert_tf import config as config_lib
-from albert_tf import files, warm_start
-from albert_tf.interchange import folders, groups, names, portable, tables
+from albert_tf.core import config as config_lib
+from albert_tf.core import files
+from albert_tf.interchange import (
+    io,
+    layer_groups,
+    portable,
+    tf1_weights,
+    weight_map,
+    weight_names,
+)
 
 CONFIG_FILE = "albert_config.json"
 _NAME = "model.ckpt"
 _VOCAB_FILE = "spiece.model"
 _STEP = "global_step"
-_FIRST, _SECOND = "/adam_m", "/adam_v"  # LAMB's and AdamW's slots alike
+_FIRST, _SECOND = "/adam_m", "/adam_v"  # slots of both LAMB and AdamW
 _ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu"}
-_OUTPUT = ("output_weights", "output_bias")
-_SPAN_OUTPUT = ("cls/squad/output_weights", "cls/squad/output_bias")
-_ANSWERABLE = {
-    "head/start_output": "start_logits/dense",
-    "head/end_transform": "end_logits/dense_0",
-    "head/end_layer_norm": "end_logits/LayerNorm",
-    "head/end_output": "end_logits/dense_1",
-    "head/answer_transform": "answer_class/dense_0",
-    "head/answer_output": "answer_class/dense_1",
-}
 
 
 def read(
-    path: str, options: portable.ReadOptions, report: tables.Report
-) -> portable.Portable:
+    path: str, options: portable.ReadOptions, report: weight_map.ConversionReport
+) -> portable.PortableModel:
     """Reads a checkpoint.
 
     Args:
       path: its folder, or its prefix such as FOLDER/model.ckpt-best.
-      options: what the format does not say: vocabulary, head, labels.
-      report: is told what was found.
+      options: vocabulary, head and labels, which the format does not specify.
+      report: gets a line for each weight.
 
     Raises:
       ValueError: it is damaged, or of another architecture.
     """
-    prefix, folder = locate(path)
-    theirs = read_variables(prefix)
+    prefix, folder = tf1_weights.locate(path)
+    external = tf1_weights.read_variables(prefix)
     config = read_config(os.path.join(folder, CONFIG_FILE))
-    head = _find_head(theirs, options)
-    parts = pretrained_parts(theirs) + ((portable.HEAD,) if head else ())
-    shapes = names.shapes_of(config, parts, head)
-    entries = _entries(config, parts, head)
-    slots = [entry.theirs + suffix for entry in entries for suffix in (_FIRST, _SECOND)]
-    has_slots = any(name in theirs for name in slots)
-    ignored = [tables.Ignored((_STEP,), "kept as the step")]
+    head = _find_head(external, options)
+    parts = tf1_weights.pretrained_parts(external) + ((portable.HEAD,) if head else ())
+    shapes = weight_names.shapes_of(config, parts, head)
+    entries = tf1_weights.entries_of(config, parts, head)
+    slots = [
+        entry.external + suffix for entry in entries for suffix in (_FIRST, _SECOND)
+    ]
+    has_slots = any(name in external for name in slots)
+    ignored = [weight_map.Ignored((_STEP,), "kept as the step")]
     if has_slots:
         ignored.append(
-            tables.Ignored(tuple(slots), "kept as the slots of the optimizer")
+            weight_map.Ignored(tuple(slots), "kept as the slots of the optimizer")
         )
-    weights = tables.to_ours(entries, theirs, shapes, prefix, ignored, report)
+    weights = weight_map.to_native(entries, external, shapes, prefix, ignored, report)
     moments = None
     if has_slots:
         moments = portable.Moments(
             *(
-                _read_slots(entries, theirs, shapes, suffix, prefix)
+                _read_slots(entries, external, shapes, suffix, prefix)
                 for suffix in (_FIRST, _SECOND)
             )
         )
-    beside = folders.find(folder, "*.model")
-    vocab = folders.choose_vocab(options.vocab_path, beside, config.vocab_size)
-    return portable.Portable(
+    beside = io.find(folder, "*.model")
+    vocab = io.choose_vocab(options.vocab_path, beside, config.vocab_size)
+    return portable.PortableModel(
         config=config,
         weights=weights,
         vocab=vocab,
         head=head,
         moments=moments,
-        step=int(theirs[_STEP]) if _STEP in theirs else 0,
+        step=int(external[_STEP]) if _STEP in external else 0,
     )
 
 
-def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
+def write(
+    model: portable.PortableModel, folder: str, report: weight_map.ConversionReport
+) -> None:
     """Writes a checkpoint, its configuration and its vocabulary.
 
     Args:
       model: what to write.
       folder: an empty one.
-      report: is told what went where.
+      report: gets a line for each weight.
 
     Raises:
       ValueError: the original has no such model.
     """
     config = model.config
-    activations = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
-    if config.activation not in activations:
+    _check(model)
+    entries = tf1_weights.entries_of(config, model.parts, model.head)
+    layout = layer_groups.of_config(config, layer_groups.by_scaling, "the original")
+    if layout.copied:
+        report.say(f"  {layout.copied} has no counterpart: each layer gets a copy")
+    external = weight_map.to_external(entries, model.weights, report)
+    if model.moments is not None:
+        external |= _external_slots(entries, model.moments)
+        report.say(f"  and the optimizer's slots, {_FIRST[1:]} and {_SECOND[1:]}")
+    external[_STEP] = np.array(model.step, np.int64)
+    tf1_weights.save_variables(os.path.join(folder, _NAME), external)
+    state = f'model_checkpoint_path: "{_NAME}"\nall_model_checkpoint_paths: "{_NAME}"\n'
+    files.write_bytes(os.path.join(folder, "checkpoint"), state.encode())
+    _write_config(config, layout.num_groups, os.path.join(folder, CONFIG_FILE))
+    if model.vocab is not None:
+        files.write_bytes(os.path.join(folder, _VOCAB_FILE), model.vocab)
+
+
+def _check(model: portable.PortableModel) -> None:
+    config = model.config
+    if config.activation not in _ACTIVATIONS.values():
         raise ValueError(
-            "the original knows the activations gelu_tanh and relu only; received "
+            "the original has the activations gelu_tanh and relu only; received "
             f"model.activation {config.activation!r}, so that nothing can be written"
         )
     if config.layer_norm_epsilon != 1e-12:
@@ -108,112 +122,26 @@ def write(model: portable.Portable, folder: str, report: tables.Report) -> None:
         raise ValueError(
             "the original has no head for tokens, so that nothing can be written"
         )
-    entries = _entries(config, model.parts, model.head)
-    layout = groups.of_config(config, groups.by_scaling, "the original")
-    if layout.copied:
-        report.say(f"  {layout.copied} has no counterpart: each layer gets a copy")
-    theirs = tables.to_theirs(entries, model.weights, report)
-    if model.moments is not None:
-        for entry in entries:
-            for suffix, slots in (
-                (_FIRST, model.moments.first),
-                (_SECOND, model.moments.second),
-            ):
-                if entry.ours in slots:
-                    theirs[entry.theirs + suffix] = entry.to_theirs(slots[entry.ours])
-        report.say(f"  and the optimizer's slots, {_FIRST[1:]} and {_SECOND[1:]}")
-    theirs[_STEP] = np.array(model.step, np.int64)
-    save_variables(os.path.join(folder, _NAME), theirs)
-    state = f'model_checkpoint_path: "{_NAME}"\nall_model_checkpoint_paths: "{_NAME}"\n'
-    files.write_bytes(os.path.join(folder, "checkpoint"), state.encode())
-    folders.write_json(
-        os.path.join(folder, CONFIG_FILE),
-        {
-            "vocab_size": config.vocab_size,
-            "embedding_size": config.embedding_size,
-            "hidden_size": config.hidden_size,
-            "num_hidden_layers": config.num_layers,
-            "num_hidden_groups": layout.num_groups,
-            "num_attention_heads": config.num_heads,
-            "intermediate_size": config.intermediate_size,
-            "inner_group_num": config.num_inner_groups,
-            "hidden_act": activations[config.activation],
-            "hidden_dropout_prob": config.hidden_dropout_rate,
-            "attention_probs_dropout_prob": config.attention_dropout_rate,
-            "max_position_embeddings": config.max_positions,
-            "type_vocab_size": config.type_vocab_size,
-            "initializer_range": config.initializer_range,
-        },
-    )
-    if model.vocab is not None:
-        files.write_bytes(os.path.join(folder, _VOCAB_FILE), model.vocab)
 
 
-# ---- Files ----
-
-
-def locate(path: str) -> tuple[str, str]:
-    """The prefix of a TF1 checkpoint, and its folder.
-
-    Raises:
-      ValueError: there is none.
-    """
-    if files.is_folder(path):
-        prefix = tf.train.latest_checkpoint(path)
-        index = None if prefix else folders.find(path, "*.index")
-        prefix = prefix or (index and index.removesuffix(".index"))
-        if not prefix:
-            raise ValueError(
-                f"{path} must hold a TensorFlow checkpoint, three files with one "
-                "prefix; it holds no .index file"
-            )
-        return prefix, path
-    if not files.exists(f"{path}.index"):
-        raise ValueError(
-            "a TensorFlow checkpoint is given by its folder, or by its prefix such as "
-            f"FOLDER/model.ckpt-best; there is no {path}.index"
-        )
-    return path, os.path.dirname(path) or "."
-
-
-def read_variables(prefix: str) -> dict[str, np.ndarray]:
-    """All variables of a checkpoint by name.
-
-    Raises:
-      ValueError: it is damaged.
-    """
-    with warm_start.naming_damage(prefix):
-        reader = tf.train.load_checkpoint(prefix)
-        found = sorted(reader.get_variable_to_shape_map())
-        return {name: np.asarray(reader.get_tensor(name)) for name in found}
-
-
-def save_variables(prefix: str, values: Mapping[str, np.ndarray]) -> None:
-    """Writes variables by name, as tf.train.Saver of TensorFlow 1 does."""
-    ordered = sorted(values)
-    tf.raw_ops.SaveV2(
-        prefix=prefix,
-        tensor_names=ordered,
-        shape_and_slices=[""] * len(ordered),
-        tensors=[tf.constant(values[name]) for name in ordered],
-    )
+# ---- Configuration ----
 
 
 def read_config(path: str) -> config_lib.ModelConfig:
-    """The sizes that an albert_config.json tells.
+    """The sizes in an albert_config.json.
 
     Raises:
       ValueError: it is missing, damaged, or of another architecture.
     """
-    values = folders.read_json(path)
+    values = io.read_json(path)
     for name in ("embedding_size", "num_hidden_groups", "inner_group_num"):
         if name not in values:
             raise ValueError(
                 f"{path} must hold {name}, as every configuration of ALBERT does; "
                 "without it, it is of another architecture, such as BERT"
             )
-    settings = folders.Settings(values, path)
-    # What the original's code could once do besides, and no released model does.
+    settings = io.JsonFields(values, path)
+    # Options of the original's earlier code, which no released model uses.
     for name, only in (
         ("down_scale_factor", 1),
         ("net_structure_type", 0),
@@ -223,7 +151,9 @@ def read_config(path: str) -> config_lib.ModelConfig:
         settings.choice(name, {only: only}, only)
     num_layers = settings.integer("num_hidden_layers")
     num_groups = settings.integer("num_hidden_groups")
-    sharing = groups.sharing_settings(num_layers, num_groups, groups.by_scaling, path)
+    sharing = layer_groups.sharing_settings(
+        num_layers, num_groups, layer_groups.by_scaling, path
+    )
     return config_lib.ModelConfig(
         vocab_size=settings.integer("vocab_size"),
         embedding_size=settings.integer("embedding_size"),
@@ -242,164 +172,83 @@ def read_config(path: str) -> config_lib.ModelConfig:
     )
 
 
-# ---- Names ----
-
-
-def pretrained_parts(theirs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The encoder, and the parts that a file holds a variable of."""
-    return (
-        portable.ENCODER,
-        *(
-            part
-            for part, prefix in (
-                (portable.POOLER, "bert/pooler/"),
-                (portable.MASKED_LM, "cls/predictions/"),
-                (portable.SENTENCE_ORDER, "cls/seq_relationship/"),
-            )
-            if any(name.startswith(prefix) for name in theirs)
-        ),
+def _write_config(config: config_lib.ModelConfig, num_groups: int, path: str) -> None:
+    activations = {native: external for external, native in _ACTIVATIONS.items()}
+    io.write_json(
+        path,
+        {
+            "vocab_size": config.vocab_size,
+            "embedding_size": config.embedding_size,
+            "hidden_size": config.hidden_size,
+            "num_hidden_layers": config.num_layers,
+            "num_hidden_groups": num_groups,
+            "num_attention_heads": config.num_heads,
+            "intermediate_size": config.intermediate_size,
+            "inner_group_num": config.num_inner_groups,
+            "hidden_act": activations[config.activation],
+            "hidden_dropout_prob": config.hidden_dropout_rate,
+            "attention_probs_dropout_prob": config.attention_dropout_rate,
+            "max_position_embeddings": config.max_positions,
+            "type_vocab_size": config.type_vocab_size,
+            "initializer_range": config.initializer_range,
+        },
     )
 
 
 def _find_head(
-    theirs: Mapping[str, np.ndarray], options: portable.ReadOptions
-) -> portable.TaskHead | None:
+    external: Mapping[str, np.ndarray], options: portable.ReadOptions
+) -> portable.TaskHeadConfig | None:
     """The head of a fine-tuned model, or None.
 
     Raises:
-      ValueError: it may be one of two and the user does not say which.
+      ValueError: there are two possible heads, and the user specified neither.
     """
-    if _SPAN_OUTPUT[0] in theirs:
-        return portable.TaskHead("span")
-    if any(name.startswith("start_logits/") for name in theirs):
+    if tf1_weights.SPAN_OUTPUT[0] in external:
+        return portable.TaskHeadConfig("span")
+    if any(name.startswith("start_logits/") for name in external):
         search = {"num_starts": 5, "num_ends": 5}
-        return portable.TaskHead("answerable_span", settings=search)
-    if _OUTPUT[0] not in theirs:
+        return portable.TaskHeadConfig("answerable_span", settings=search)
+    if tf1_weights.OUTPUT[0] not in external:
         return None
-    num_classes = theirs[_OUTPUT[0]].shape[0]
+    num_classes = external[tf1_weights.OUTPUT[0]].shape[0]
     if num_classes > 1:
         labels = options.class_labels(num_classes)
-        return portable.TaskHead("classification", labels)
+        return portable.TaskHeadConfig("classification", labels)
     if options.kind not in ("regression", "multiple_choice"):
         raise ValueError(
-            f"{_OUTPUT[0]} gives one number, which is a grade or the score of a "
+            f"{tf1_weights.OUTPUT[0]} has one unit, for a regression or for multiple "
             "choice: pass --head=regression or --head=multiple_choice; received "
             f"--head={options.kind!r}"
         )
-    return portable.TaskHead(options.kind)
+    return portable.TaskHeadConfig(options.kind)
 
 
-def _entries(
-    config: config_lib.ModelConfig,
-    parts: tuple[str, ...],
-    head: portable.TaskHead | None,
-) -> list[tables.Entry]:
-    """What is what."""
-    layout = groups.of_config(config, groups.by_scaling, "the original")
-    entries = _encoder_entries(config, layout)
-    entries += pretraining_entries(parts)
-    if portable.HEAD in parts and head is not None:
-        match head.kind:
-            case "span":
-                entries += _output("head", *_SPAN_OUTPUT)
-            case "answerable_span":
-                for name in names.shapes_of(config, (portable.HEAD,), head):
-                    owner, _, last = name.rpartition("/")
-                    entries += same(owner, _ANSWERABLE[owner], last)
-            case _:
-                entries += _output("head", *_OUTPUT)
-    return entries
-
-
-def pretraining_entries(parts: tuple[str, ...]) -> list[tables.Entry]:
-    """Pooler and the heads of pre-training, as far as they are among `parts`."""
-    entries: list[tables.Entry] = []
-    if portable.POOLER in parts:
-        entries += same("encoder/pooler", "bert/pooler/dense", "kernel", "bias")
-    if portable.MASKED_LM in parts:
-        there = "cls/predictions"
-        entries += same(
-            "masked_lm/transform", f"{there}/transform/dense", "kernel", "bias"
-        )
-        entries += same(
-            "masked_lm/layer_norm", f"{there}/transform/LayerNorm", "gamma", "beta"
-        )
-        entries += same("masked_lm", there, "output_bias")
-    if portable.SENTENCE_ORDER in parts:
-        there = "cls/seq_relationship"
-        entries += _output(
-            "sentence_order", f"{there}/output_weights", f"{there}/output_bias"
-        )
-    return entries
-
-
-def _encoder_entries(
-    config: config_lib.ModelConfig, layout: groups.Groups
-) -> list[tables.Entry]:
-    here, there = "encoder/embeddings", "bert/embeddings"
-    entries = [
-        *same(
-            here,
-            there,
-            "word_embeddings",
-            "position_embeddings",
-            "token_type_embeddings",
-        ),
-        *same(f"{here}/layer_norm", f"{there}/LayerNorm", "gamma", "beta"),
-    ]
-    if config.embedding_size != config.hidden_size:
-        entries += same(
-            "encoder/embedding_projection",
-            "bert/encoder/embedding_hidden_mapping_in",
-            "kernel",
-            "bias",
-        )
-    for (group, inner), block in sorted(layout.block_of.items()):
-        here = f"encoder/blocks/{block}"
-        there = f"bert/encoder/transformer/group_{group}/inner_group_{inner}"
-        for ours, theirs in (
-            ("attention/query", "attention_1/self/query"),
-            ("attention/key", "attention_1/self/key"),
-            ("attention/value", "attention_1/self/value"),
-            ("attention/output_projection", "attention_1/output/dense"),
-            ("feed_forward/intermediate", "ffn_1/intermediate/dense"),
-            ("feed_forward/output_projection", "ffn_1/intermediate/output/dense"),
-        ):
-            entries += same(f"{here}/{ours}", f"{there}/{theirs}", "kernel", "bias")
-        for ours, theirs in (
-            ("attention/layer_norm", "LayerNorm"),
-            ("feed_forward/layer_norm", "LayerNorm_1"),
-        ):
-            entries += same(f"{here}/{ours}", f"{there}/{theirs}", "gamma", "beta")
-    return entries
-
-
-def same(ours: str, theirs: str, *lasts: str) -> list[tables.Entry]:
-    """Entries of what the original keeps as we do, below two names."""
-    return [tables.Entry(f"{ours}/{last}", f"{theirs}/{last}") for last in lasts]
-
-
-def _output(ours: str, weights: str, bias: str) -> list[tables.Entry]:
-    """An output layer, whose weights the original keeps as [units, H]."""
-    ours = f"{ours}/output_projection"
-    return [
-        tables.Entry(f"{ours}/kernel", weights, tables.How.TRANSPOSED),
-        tables.Entry(f"{ours}/bias", bias),
-    ]
+# ---- Slots of the optimizer ----
 
 
 def _read_slots(
-    entries: list[tables.Entry],
-    theirs: Mapping[str, np.ndarray],
-    shapes: names.Shapes,
+    entries: list[weight_map.Entry],
+    external: Mapping[str, np.ndarray],
+    shapes: weight_names.Shapes,
     suffix: str,
     prefix: str,
 ) -> dict[str, np.ndarray]:
     """One slot of each weight that has it; a pooler that is not trained has none."""
     slots = {}
     for entry in entries:
-        name = entry.theirs + suffix
-        if name in theirs:
-            value = tables.as_float32(theirs[name], name, prefix)
-            slots[entry.ours] = entry.to_ours(value, shapes[entry.ours])
+        name = entry.external + suffix
+        if name in external:
+            value = weight_map.as_float32(external[name], name, prefix)
+            slots[entry.native] = entry.to_native(value, shapes[entry.native])
     return slots
+
+
+def _external_slots(
+    entries: list[weight_map.Entry], moments: portable.Moments
+) -> dict[str, np.ndarray]:
+    return {
+        entry.external + suffix: entry.to_external(slots[entry.native])
+        for suffix, slots in ((_FIRST, moments.first), (_SECOND, moments.second))
+        for entry in entries
+        if entry.native in slots
+    }

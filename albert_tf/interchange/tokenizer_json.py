@@ -1,27 +1,27 @@
 """A SentencePiece vocabulary as the tokenizer.json of Hugging Face's `tokenizers`.
 
-With it transformers needs neither sentencepiece nor protobuf. The steps are those that
-its AlbertTokenizer takes; docs/interchange.md lists where they differ from ours.
+With it transformers needs neither sentencepiece nor protobuf. The steps are those of
+its AlbertTokenizer; docs/interchange.md lists where they differ from this project's.
 """
 
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from albert_tf import tokenization
+from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 FILE = "tokenizer.json"
 
 
 def build(vocab: bytes, lower_case: bool) -> bytes:
-    """The file.
+    """The content of the file.
 
     Args:
       vocab: a serialized SentencePiece unigram model with ALBERT's special pieces.
       lower_case: whether texts are lower-cased.
 
     Raises:
-      ValueError: it is no unigram model.
+      ValueError: it is not a unigram model.
     """
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocab)
     if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:
@@ -29,10 +29,10 @@ def build(vocab: bytes, lower_case: bool) -> bytes:
             "the vocabulary must be a unigram model of SentencePiece, as ALBERT's is; "
             "train one with data_prep.train_vocab"
         )
-    own = tokenization.Tokenizer(vocab)
+    native = tokenizer_lib.Tokenizer(vocab)
     tokenizer = tokenizers.Tokenizer(
         models.Unigram(
-            [(piece.piece, piece.score) for piece in proto.pieces], own.unk_id, False
+            [(piece.piece, piece.score) for piece in proto.pieces], native.unk_id, False
         )
     )
     steps: list[normalizers.Normalizer] = [
@@ -51,11 +51,11 @@ def build(vocab: bytes, lower_case: bool) -> bytes:
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     )
     tokenizer.decoder = decoders.Metaspace()
-    cls, sep = tokenization.CLS, tokenization.SEP
+    cls, sep = tokenizer_lib.CLS, tokenizer_lib.SEP
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
         pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-        special_tokens=[(cls, own.cls_id), (sep, own.sep_id)],
+        special_tokens=[(cls, native.cls_id), (sep, native.sep_id)],
     )
     tokenizer.add_special_tokens(
         [
@@ -63,10 +63,10 @@ def build(vocab: bytes, lower_case: bool) -> bytes:
                 piece,
                 special=True,
                 normalized=False,
-                # The blank before it belongs to it: "a [MASK]" is two tokens.
-                lstrip=piece == tokenization.MASK,
+                # It includes the blank before it: "a [MASK]" is two tokens.
+                lstrip=piece == tokenizer_lib.MASK,
             )
-            for piece in tokenization.SPECIAL_PIECES
+            for piece in tokenizer_lib.SPECIAL_PIECES
         ]
     )
     return (tokenizer.to_str(pretty=False) + "\n").encode()

@@ -1,1 +1,1 @@
-"""The tasks of fine-tuning: what is read, encoded, answered, scored and handed in."""
+"""Tasks of fine-tuning: files, features, predictions, metrics and submissions."""

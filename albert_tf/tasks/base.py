@@ -1,8 +1,8 @@
-"""What fine-tuning asks of a task.
+"""Interface of a fine-tuning task.
 
-The data goes one way: `read` gives the examples of a split, `encode` rows for the
-model, `collect` turns the model's outputs for all rows into outputs for the examples,
-and from these come `score`, `answers` and `write_predictions`.
+`read` returns the examples of a split, `encode` turns them into features for the model,
+and `postprocess` turns the model's outputs for these features into predictions, one per
+example. `compute_metrics`, `answers` and `write_predictions` take the predictions.
 """
 
 import abc
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import task_config, tokenization
+from albert_tf.core import task_config
 from albert_tf.tasks import examples as examples_lib
-from albert_tf.tasks import outputs as outputs_lib
-from albert_tf.tasks import rows as rows_lib
+from albert_tf.tasks import features as features_lib
+from albert_tf.tasks import predictions as predictions_lib
+from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 TRAIN = "train"
 # The settings that name the file of a split.
@@ -22,7 +23,7 @@ FILE_SETTINGS = {TRAIN: "train_file", "dev": "dev_file", "test": "test_file"}
 
 
 def is_labelled(example: Any) -> bool:
-    """Whether it is known what is right."""
+    """Returns whether the correct answer of an example is known."""
     if isinstance(example, examples_lib.SpanExample):
         return bool(example.answers) or example.is_impossible
     if isinstance(example, examples_lib.TokenExample):
@@ -35,13 +36,13 @@ class Task(abc.ABC):
 
     Attributes:
       settings: the section `task` of the configuration.
-      labels: names of the classes, in the order of their ids; empty where there are no
-        classes, or where the training examples have yet to tell them.
-      kind: a key of `task_models.HEADS`.
-      metrics: the names of what `score` gives on any labelled split; the first chooses
-        the best checkpoint. Higher is better.
-      dev_splits, test_splits: what may be read besides "train"; test examples need no
-        labels. The first of `dev_splits` chooses the checkpoint.
+      labels: names of the classes, in the order of their ids; empty if there are no
+        classes, or if the training examples that define them were not read yet.
+      kind: a key of `task_model.HEADS`.
+      metric_names: the metrics that `compute_metrics` returns for every labelled split.
+        The first selects the best checkpoint. Higher is better.
+      dev_splits, test_splits: the splits other than "train"; test examples need no
+        labels. The first of `dev_splits` selects the checkpoint.
     """
 
     kind: str
@@ -50,20 +51,21 @@ class Task(abc.ABC):
         self,
         settings: task_config.TaskConfig,
         labels: Sequence[str],
-        metrics: Sequence[str],
+        metric_names: Sequence[str],
         dev_splits: Sequence[str] = ("dev",),
         test_splits: Sequence[str] = ("test",),
     ):
         self.settings = settings
         self.labels = tuple(labels)
-        self.metrics = tuple(metrics)
+        self.metric_names = tuple(metric_names)
         self.dev_splits = tuple(dev_splits)
         self.test_splits = tuple(test_splits)
 
     def learn_labels(self, data_dir: str) -> None:
-        """Reads the training examples now, where `metrics` depend on their labels.
+        """Reads the training examples now if the metrics depend on their labels.
 
-        Takes and raises what `read` does.
+        Raises:
+          ValueError: as for `read`.
         """
         del data_dir
 
@@ -71,85 +73,85 @@ class Task(abc.ABC):
     def read(
         self, data_dir: str, split: str, problems: examples_lib.Problems
     ) -> list[Any]:
-        """The examples of a split, in the order of the file.
+        """Reads the examples of a split, in the order of the file.
 
         Args:
-          data_dir: the folder as downloaded, local or gs://.
+          data_dir: the directory as downloaded, local or gs://.
           split: "train", or one of `dev_splits` and `test_splits`.
-          problems: takes what cannot be used.
+          problems: receives the examples that cannot be used.
 
         Raises:
-          ValueError: the file is missing or has another form; names file and line.
+          ValueError: the file is missing or malformed; names file and line.
         """
 
     @abc.abstractmethod
     def has_split(self, data_dir: str, split: str) -> bool:
-        """Whether the files of a split are there."""
+        """Returns whether the files of a split exist."""
 
     @abc.abstractmethod
     def head_settings(self) -> dict[str, Any]:
-        """Arguments of the head, for `task_models.build_task_model`."""
+        """Arguments of the head, for `task_model.build_task_model`."""
 
     @abc.abstractmethod
     def encode(
         self,
         examples: Sequence[Any],
-        tokenizer: tokenization.Tokenizer,
+        tokenizer: tokenizer_lib.Tokenizer,
         is_training: bool,
-    ) -> rows_lib.Rows:
-        """Rows of examples; each example's depend on that example alone.
+    ) -> features_lib.Features:
+        """Encodes examples, each independently of the others.
 
         Args:
-          examples: as `read` gave them.
+          examples: from `read`.
           tokenizer: of the model.
-          is_training: whether the rows shall hold labels to learn from.
+          is_training: whether to include the labels.
         """
 
     @abc.abstractmethod
-    def collect(
+    def postprocess(
         self,
         examples: Sequence[Any],
-        rows: rows_lib.Rows,
+        features: features_lib.Features,
         model_outputs: Mapping[str, np.ndarray],
-    ) -> outputs_lib.Outputs:
-        """What the model says of each example.
+    ) -> predictions_lib.Predictions:
+        """Turns the model's outputs into one prediction per example.
 
         Args:
-          examples: N of them.
-          rows: of all these examples.
-          model_outputs: by the names of the fields of what `TaskModel.infer` returns,
-            arrays with a leading axis of R (N for choices).
+          examples: N examples.
+          features: of these examples, R rows.
+          model_outputs: the fields of the result of `TaskModel.infer` by name, arrays
+            with a leading axis of R (N for choices).
         """
 
     def calibrate(
-        self, examples: Sequence[Any], outputs: outputs_lib.Outputs
+        self, examples: Sequence[Any], predictions: predictions_lib.Predictions
     ) -> dict[str, float]:
-        """Sets what turns outputs into answers, by what is best on labelled examples.
+        """Tunes thresholds of the task on labelled examples.
 
         Returns:
-          What `use_calibration` takes, by name; empty where there is nothing to set.
+          The arguments of `use_calibration` by name; empty if there are none.
         """
-        del examples, outputs
+        del examples, predictions
         return {}
 
     def use_calibration(self, values: Mapping[str, float]) -> None:
-        """Sets what `calibrate` found."""
+        """Sets the values that `calibrate` returned."""
         del values
 
     @abc.abstractmethod
-    def score(
-        self, examples: Sequence[Any], outputs: outputs_lib.Outputs
+    def compute_metrics(
+        self, examples: Sequence[Any], predictions: predictions_lib.Predictions
     ) -> dict[str, float]:
-        """The metrics of labelled examples, in [0, 1] or [-1, 1]."""
+        """Computes the metrics of labelled examples, in [0, 1] or [-1, 1]."""
 
     @abc.abstractmethod
     def answers(
-        self, examples: Sequence[Any], outputs: outputs_lib.Outputs
+        self, examples: Sequence[Any], predictions: predictions_lib.Predictions
     ) -> list[dict[str, Any]]:
-        """What was found for each example, as JSON can hold it.
+        """Describes each example and its prediction as a JSON object.
 
-        Every object has `id` and `prediction`, besides the texts, `label` where it is
-        known, `is_correct` then, and `probability` or scores.
+        Every object has `id`, the texts, `prediction`, and `probability` or scores;
+        with a known label also `label` and `is_correct`.
         """
 
     @abc.abstractmethod
@@ -157,7 +159,7 @@ class Task(abc.ABC):
         self,
         split: str,
         examples: Sequence[Any],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
         folder: str,
     ) -> list[str]:
-        """Writes what a leaderboard takes, and returns the paths."""
+        """Writes the files that a leaderboard accepts, and returns their paths."""

@@ -1,4 +1,4 @@
-"""Labels of words, in the files of CoNLL: named entities and the like."""
+"""Token classification in CoNLL files, such as named entity recognition."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,34 +7,35 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from albert_tf import task_config, tokenization
-from albert_tf.tasks import base, rules, scores, text_features, text_files
+from albert_tf.core import task_config
+from albert_tf.tasks import base, checks, metrics, text_features, text_files
 from albert_tf.tasks import examples as examples_lib
-from albert_tf.tasks import outputs as outputs_lib
-from albert_tf.tasks import rows as rows_lib
+from albert_tf.tasks import features as features_lib
+from albert_tf.tasks import predictions as predictions_lib
+from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 _DOCUMENT = "-DOCSTART-"
-# Not whatever Unicode calls a space: a word may hold one that does not break.
-_GAP = re.compile("[ \t]+")
+# Not all of Unicode's white space: a word may contain a no-break space.
+_SEPARATOR = re.compile("[ \t]+")
 
 
 class ConllTask(base.Task):
     """A class for each word.
 
-    A line has a word, columns that are not read, and the label; an empty line ends a
-    sentence. Lines of the word -DOCSTART- are left out. Sentences have their numbers,
-    from 0, for ids. Test files may have the words alone.
+    A line has a word, columns that are ignored, and the label; an empty line ends a
+    sentence. Lines with the word -DOCSTART- are ignored. The ids of sentences are their
+    numbers from 0. Test files may have words without labels.
 
-    A sentence is one row. Words that begin beyond `max_seq_length` are not learnt, and
-    get the label "O", or the first where there is no "O".
+    A sentence is one row. Words that begin after `max_seq_length` tokens are not
+    trained on; their predicted label is "O", or the first label if there is no "O".
     """
 
     kind = "token_classification"
 
     def __init__(self, settings: task_config.TaskConfig, labels: Sequence[str] = ()):
-        """Without `labels` they are the sorted ones of the training file, once read.
+        """Without `labels`, those of the training file are used, sorted.
 
-        The first of `metrics` is `entity_f1` where the labels are those of entities.
+        The first of `metric_names` is `entity_f1` if the labels are BIO labels.
         """
         super().__init__(settings, (), ("accuracy",))
         self._set_labels(labels)
@@ -42,7 +43,7 @@ class ConllTask(base.Task):
     def learn_labels(self, data_dir: str) -> None:
         """See `base.Task`."""
         if not self.labels:
-            skips = self.settings.bad_examples == "skip"
+            skips = self.settings.on_bad_example == "skip"
             self.read(data_dir, base.TRAIN, examples_lib.Problems(skips))
 
     def has_split(self, data_dir: str, split: str) -> bool:
@@ -52,25 +53,25 @@ class ConllTask(base.Task):
     def head_settings(self) -> dict[str, Any]:
         """See `base.Task`."""
         return {
-            "num_classes": len(rules.require_labels(self.labels)),
+            "num_classes": len(checks.require_labels(self.labels)),
             "dropout_rate": self.settings.classifier_dropout_rate,
         }
 
     def read(
         self, data_dir: str, split: str, problems: examples_lib.Problems
     ) -> list[examples_lib.TokenExample]:
-        """See `base.Task`; a sentence with a line that cannot be used is left out."""
+        """See `base.Task`; a sentence with a line that cannot be used is skipped."""
         advice = f"Name the file with --set task.{base.FILE_SETTINGS[split]}=NAME"
         path = text_files.require([self._path(data_dir, split)], advice)
         learns_labels = split == base.TRAIN and not self.labels
         if not learns_labels:
-            rules.require_labels(self.labels)
+            checks.require_labels(self.labels)
         found: list[examples_lib.TokenExample] = []
         for first_line, lines in _sentences(path):
-            columns = [_GAP.split(line.strip(" \t")) for line in lines]
-            is_bare = all(len(cells) == 1 for cells in columns)
+            columns = [_SEPARATOR.split(line.strip(" \t")) for line in lines]
+            has_words_only = all(len(cells) == 1 for cells in columns)
             labels = None
-            if split not in self.test_splits or not is_bare:
+            if split not in self.test_splits or not has_words_only:
                 known = () if learns_labels else self.labels
                 labels = _labels(path, first_line, columns, known, problems)
                 if labels is None:
@@ -85,23 +86,23 @@ class ConllTask(base.Task):
             )
         if not found:
             raise ValueError(
-                f"{path}: the file must hold a sentence that can be used; received "
+                f"{path}: the file must contain a sentence that can be used; it has "
                 "none. Give another file"
             )
         if learns_labels:
             self._set_labels(sorted({v for e in found for v in e.labels or ()}))
-            rules.require_two_labels(path, self.labels)
+            checks.require_two_labels(path, self.labels)
         return found
 
     def encode(
         self,
         examples: Sequence[examples_lib.TokenExample],
-        tokenizer: tokenization.Tokenizer,
+        tokenizer: tokenizer_lib.Tokenizer,
         is_training: bool,
-    ) -> rows_lib.Rows:
-        """See `base.Task`; in training `per_token` holds `token_label_ids`."""
+    ) -> features_lib.Features:
+        """See `base.Task`; `per_token` has `token_label_ids` in training."""
         ids = {label: number for number, label in enumerate(self.labels)}
-        return text_features.token_rows(
+        return text_features.encode_words(
             [example.words for example in examples],
             [[ids[label] for label in _known(e)] for e in examples]
             if is_training
@@ -110,38 +111,38 @@ class ConllTask(base.Task):
             self.settings.max_seq_length,
         )
 
-    def collect(
+    def postprocess(
         self,
         examples: Sequence[examples_lib.TokenExample],
-        rows: rows_lib.Rows,
+        features: features_lib.Features,
         model_outputs: Mapping[str, np.ndarray],
-    ) -> outputs_lib.TokenScores:
+    ) -> predictions_lib.TokenLogits:
         """See `base.Task`; reads `logits` [N, S, C].
 
-        A word that was cut off has the logit 1 for "O" and 0 for all else.
+        A word that was truncated has the logit 1 for "O" and 0 for all other classes.
         """
-        absent = np.array([label == scores.OUTSIDE for label in self.labels])
-        return outputs_lib.TokenScores(
+        truncated = np.array([label == metrics.OUTSIDE for label in self.labels])
+        return predictions_lib.TokenLogits(
             text_features.word_logits(
-                rows,
+                features,
                 [len(example.words) for example in examples],
                 model_outputs["logits"],
-                absent.astype(np.float32),
+                truncated.astype(np.float32),
             )
         )
 
-    def score(
+    def compute_metrics(
         self,
         examples: Sequence[examples_lib.TokenExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
     ) -> dict[str, float]:
-        """See `base.Task`; accuracy is that of words."""
+        """See `base.Task`; accuracy is per word."""
         true = [_known(example) for example in examples]
-        predicted = self._predicted(outputs)
+        predicted = self._predicted(predictions)
         found = {}
-        if "entity_f1" in self.metrics:
-            found["entity_f1"] = scores.entity_f1(true, predicted)
-        found["accuracy"] = scores.accuracy(
+        if "entity_f1" in self.metric_names:
+            found["entity_f1"] = metrics.entity_f1(true, predicted)
+        found["accuracy"] = metrics.accuracy(
             [label for row in true for label in row],
             [label for row in predicted for label in row],
         )
@@ -150,15 +151,15 @@ class ConllTask(base.Task):
     def answers(
         self,
         examples: Sequence[examples_lib.TokenExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
     ) -> list[dict[str, Any]]:
-        """See `base.Task`; prediction, label and probability are lists, one a word.
+        """See `base.Task`; prediction, label and probability are lists over the words.
 
-        A sentence is right where all its words are.
+        A sentence is correct if all its words are.
         """
         found = []
-        values = _values(outputs)
-        predicted = self._predicted(outputs)
+        values = _values(predictions)
+        predicted = self._predicted(predictions)
         for example, labels, logits in zip(examples, predicted, values, strict=True):
             best = special.softmax(logits, axis=-1).max(-1)
             answer: dict[str, Any] = {
@@ -177,17 +178,17 @@ class ConllTask(base.Task):
         self,
         split: str,
         examples: Sequence[examples_lib.TokenExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
         folder: str,
     ) -> list[str]:
-        """Writes `predictions-SPLIT.txt`: word, tab, label; an empty line between."""
+        """Writes `predictions-SPLIT.txt`: word, tab, label; empty lines between."""
         path = text_files.join(folder, f"predictions-{split}.txt")
-        rows = []
-        for example, labels in zip(examples, self._predicted(outputs), strict=True):
+        lines = []
+        for example, labels in zip(examples, self._predicted(predictions), strict=True):
             pairs = zip(example.words, labels, strict=True)
-            rows += [f"{word}\t{label}" for word, label in pairs]
-            rows.append("")
-        text_files.write_lines(path, rows)
+            lines += [f"{word}\t{label}" for word, label in pairs]
+            lines.append("")
+        text_files.write_lines(path, lines)
         return [path]
 
     def _path(self, data_dir: str, split: str) -> str:
@@ -196,18 +197,18 @@ class ConllTask(base.Task):
 
     def _set_labels(self, labels: Sequence[str]) -> None:
         self.labels = tuple(labels)
-        if scores.is_bio(self.labels):
-            self.metrics = ("entity_f1", "accuracy")
+        if metrics.is_bio(self.labels):
+            self.metric_names = ("entity_f1", "accuracy")
 
-    def _predicted(self, outputs: outputs_lib.Outputs) -> list[list[str]]:
+    def _predicted(self, predictions: predictions_lib.Predictions) -> list[list[str]]:
         return [
             [self.labels[number] for number in logits.argmax(-1)]
-            for logits in _values(outputs)
+            for logits in _values(predictions)
         ]
 
 
 def _sentences(path: str) -> list[tuple[int, list[str]]]:
-    """The number of the first line of each sentence, and its lines."""
+    """Returns the number of the first line of each sentence, and its lines."""
     found: list[tuple[int, list[str]]] = []
     is_open = False
     for number, line in enumerate(text_files.lines(path), 1):
@@ -228,14 +229,14 @@ def _labels(
     known: Sequence[str],
     problems: examples_lib.Problems,
 ) -> tuple[str, ...] | None:
-    """The labels of a sentence, or None where one cannot be used.
+    """Returns the labels of a sentence, or None if one cannot be used.
 
     Args:
       path: of the file.
       first_line: of the sentence.
       columns: of its lines.
-      known: the labels there are; empty where any is.
-      problems: takes the first line that cannot be used.
+      known: the allowed labels; empty allows any.
+      problems: receives the first line that cannot be used.
     """
     for number, cells in enumerate(columns, first_line):
         if len(cells) < 2:
@@ -243,7 +244,7 @@ def _labels(
             problems.add(f"{path}:{number}", rule, " ".join(cells))
             return None
         if known and cells[-1] not in known:
-            rule = rules.unknown_label_rule(known)
+            rule = checks.unknown_label_rule(known)
             problems.add(f"{path}:{number}", rule, cells[-1])
             return None
     return tuple(cells[-1] for cells in columns)
@@ -251,13 +252,13 @@ def _labels(
 
 def _known(example: examples_lib.TokenExample) -> tuple[str, ...]:
     if example.labels is None:
-        raise ValueError(rules.unlabelled(example.origin))
+        raise ValueError(checks.unlabelled(example.origin))
     return example.labels
 
 
-def _values(outputs: outputs_lib.Outputs) -> Sequence[np.ndarray]:
-    if not isinstance(outputs, outputs_lib.TokenScores):
+def _values(predictions: predictions_lib.Predictions) -> Sequence[np.ndarray]:
+    if not isinstance(predictions, predictions_lib.TokenLogits):
         raise TypeError(
-            f"outputs must be TokenScores; received {type(outputs).__name__}"
+            f"predictions must be TokenLogits; received {type(predictions).__name__}"
         )
-    return outputs.values
+    return predictions.values

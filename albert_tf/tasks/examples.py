@@ -1,4 +1,4 @@
-"""Examples as they stand in the files, before any tokenizer sees them."""
+"""Examples as read from the files, before tokenization."""
 
 import collections
 import dataclasses
@@ -9,10 +9,10 @@ class TextExample:
     """A text or a pair of texts.
 
     Attributes:
-      id: as the file has it, or its number.
+      id: from the file, or the number of the example.
       text_a: the text, or the first of the pair.
       text_b: the second; None for a single text.
-      label: the name of its class, its number, or None where it is not known.
+      label: the name of its class, a number, or None if unknown.
       origin: `path:line`.
     """
 
@@ -25,12 +25,12 @@ class TextExample:
 
 @dataclasses.dataclass(frozen=True)
 class TokenExample:
-    """Words of which each has a label.
+    """Words with one label each.
 
     Attributes:
       id: its number in the file.
-      words: as the file has them.
-      labels: one a word, or None where they are not known.
+      words: from the file.
+      labels: one per word, or None if unknown.
       origin: `path:line` of the first word.
     """
 
@@ -42,11 +42,11 @@ class TokenExample:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """An answer within a context.
+    """An annotated answer within a context.
 
     Attributes:
       text: as annotated.
-      start: the character of the context at which it begins.
+      start: index of its first character in the context.
     """
 
     text: str
@@ -55,15 +55,15 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class SpanExample:
-    """A question whose answer is a part of a context.
+    """A question whose answer is a span of a context.
 
     Attributes:
       id: of the question.
       question: its text.
       context: the text to read.
-      answers: those annotated, the first of which is learnt; empty where there is none
-        or where they are not known.
-      is_impossible: whether the context does not answer it.
+      answers: the annotated ones, of which training uses the first; empty if there are
+        none or they are unknown.
+      is_impossible: whether the question is marked as not answered by the context.
       origin: `path: question ID`.
     """
 
@@ -77,15 +77,15 @@ class SpanExample:
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
-    """A question with options, one of which is right.
+    """A question with options, one of which is correct.
 
     Attributes:
       id: of the question.
       context: the text to read.
-      question: may hold a blank, `_`, that the option fills.
+      question: may contain a blank, `_`, which the option fills.
       options: their texts.
-      label: the number of the right one, or None where it is not known.
-      group: a name that scores are also given for, such as "middle".
+      label: the index of the correct one, or None if unknown.
+      group: a subset with metrics of its own, such as "middle".
       origin: `path: question NUMBER`.
     """
 
@@ -99,7 +99,7 @@ class ChoiceExample:
 
 
 class Problems:
-    """Examples that cannot be used: the first is an error, or all are left out."""
+    """Examples that cannot be used: the first raises an error, or all are skipped."""
 
     def __init__(self, skip: bool):
         self._skip = skip
@@ -107,29 +107,28 @@ class Problems:
         self._first: dict[str, str] = {}
 
     def add(self, origin: str, rule: str, received: object, advice: str = "") -> None:
-        """Takes note of an example that cannot be used.
+        """Records an example that cannot be used.
 
         Args:
-          origin: where it stands, such as `path:line`.
-          rule: what should hold; problems are counted by it.
-          received: the value that broke it.
-          advice: how to mend it, if the rule does not say so.
+          origin: its place, such as `path:line`.
+          rule: the condition that it violates; problems are counted by it.
+          received: the value that violates the rule.
+          advice: how to fix it, if the rule does not say so.
 
         Raises:
-          ValueError: nothing is to be skipped.
+          ValueError: examples are not to be skipped.
         """
-        said = f"{received!r:.200}"
         if not self._skip:
-            mend = advice or (
-                "Mend it, or leave such examples out with --set task.bad_examples=skip"
+            advice = advice or (
+                "Fix it, or skip such examples with --set task.on_bad_example=skip"
             )
-            raise ValueError(f"{origin}: {rule}; received {said}. {mend}")
+            raise ValueError(f"{origin}: {rule}; received {received!r:.200}. {advice}")
         self._counts[rule] += 1
         self._first.setdefault(rule, origin)
 
     def lines(self) -> list[str]:
-        """What was left out, for people."""
+        """Messages about the skipped examples, one per rule."""
         return [
-            f"left out {count:,}: {rule} (the first is {self._first[rule]})"
+            f"skipped {count:,}: {rule} (the first is {self._first[rule]})"
             for rule, count in self._counts.items()
         ]

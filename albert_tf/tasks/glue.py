@@ -1,36 +1,36 @@
 """The nine tasks of GLUE (Wang et al., 2019), in the files of its official download.
 
-https://gluebenchmark.com says what the files hold and what is handed in.
+File and submission formats: https://gluebenchmark.com.
 """
 
 import dataclasses
 import os
 from collections.abc import Sequence
 
-from albert_tf import files, task_config
+from albert_tf.core import files, task_config
 from albert_tf.tasks import base, text_files, text_task
 from albert_tf.tasks import examples as examples_lib
-from albert_tf.tasks import outputs as outputs_lib
+from albert_tf.tasks import predictions as predictions_lib
 
 DIAGNOSTIC = "diagnostic"
-_STS_MOST = 5.0
+_STSB_MAX = 5.0
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
-# CoLA's training and development files have no line of names.
+# CoLA's training and development files have no header line.
 _COLA_COLUMNS = ("source", "label", "original_label", "sentence")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-    """How the files of a task lie and what is handed in.
+    """File format of a task.
 
     Attributes:
-      folder: within the download.
+      folder: directory within the download.
       text, pair: the columns of the texts; `pair` is None for single texts.
       label: the column of labels.
-      labels: the classes as the original orders them; empty for numbers.
-      metrics: see `base.Task`.
-      submission: the names of the files to hand in, by split.
+      labels: the classes in the original's order; empty for regression.
+      metric_names: see `base.Task`.
+      submission: the names of the files of predictions, by split.
     """
 
     folder: str
@@ -38,7 +38,7 @@ class _Layout:
     pair: str | None
     label: str
     labels: tuple[str, ...]
-    metrics: tuple[str, ...]
+    metric_names: tuple[str, ...]
     submission: dict[str, str]
 
 
@@ -118,27 +118,33 @@ _LAYOUTS = {
     ),
 }
 TASKS = tuple(_LAYOUTS)
-# What a submission holds, in the order of the tasks.
-SUBMISSION_FILES = tuple(
-    dict.fromkeys(
-        f"{name}.tsv"
-        for layout in _LAYOUTS.values()
-        for name in layout.submission.values()
-    )
+# All files of a submission.
+SUBMISSION_FILES = (
+    "CoLA.tsv",
+    "SST-2.tsv",
+    "MRPC.tsv",
+    "STS-B.tsv",
+    "QQP.tsv",
+    "MNLI-m.tsv",
+    "MNLI-mm.tsv",
+    "AX.tsv",
+    "QNLI.tsv",
+    "RTE.tsv",
+    "WNLI.tsv",
 )
 
 
 class GlueTask(text_task.TextTask):
     """A task of GLUE.
 
-    The data folder is the download, with one folder a task, or the task's own folder.
-    Quotes in the files mean nothing. Examples have the ids of the columns `index` or
-    `id`, or are numbered from 0. In test files, of which every row must be answered, a
-    text may be empty.
+    The data directory is the download, with one directory per task, or the directory of
+    the task. Quotes in the files have no meaning. The ids of examples are those of the
+    column `index` or `id`, or numbers from 0. In test files, where every row needs a
+    prediction, a text may be empty.
     """
 
     def __init__(self, settings: task_config.TaskConfig):
-        """Takes the task that `settings.name` names."""
+        """Creates the task with the name `settings.name`."""
         self._layout = _LAYOUTS[settings.name]
         splits = tuple(self._layout.submission)
         dev_splits = tuple(split for split in splits if split.startswith("dev"))
@@ -146,7 +152,7 @@ class GlueTask(text_task.TextTask):
             settings,
             text_task.CLASSIFICATION if self._layout.labels else text_task.REGRESSION,
             self._layout.labels,
-            self._layout.metrics,
+            self._layout.metric_names,
             dev_splits=dev_splits,
             test_splits=splits[len(dev_splits) :],
         )
@@ -163,7 +169,7 @@ class GlueTask(text_task.TextTask):
         other = f"or name another file with --set task.{key}=NAME" if key else ""
         path = text_files.require(
             self._paths(data_dir, split),
-            f"Give the folder of GLUE's download {other}".rstrip(),
+            f"Pass the directory of GLUE's download {other}".rstrip(),
         )
         is_test = split in self.test_splits
         rows = text_files.tsv(path)
@@ -175,13 +181,13 @@ class GlueTask(text_task.TextTask):
         found = text_task.ExampleList(problems, allows_empty=is_test)
         for line, cells in rows:
             origin = f"{path}:{line}"
-            # Differs from the original: it passes over rows of QQP that lack columns,
-            # without a word, and reads others from wrong columns.
+            # Differs from the original: it silently skips rows of QQP that lack
+            # columns, and reads others from wrong columns.
             if len(cells) != len(columns):
-                rule = f"a row must have {len(columns)} columns, parted by tabs"
+                rule = f"a row must have {len(columns)} columns, separated by tabs"
                 problems.add(origin, rule, cells)
                 continue
-            text, pair, label, own_id = (
+            text, pair, label, example_id = (
                 None if place is None else cells[place] for place in places
             )
             value = None
@@ -189,7 +195,7 @@ class GlueTask(text_task.TextTask):
                 value = self.read_label(label, origin, problems)
                 if value is None:
                     continue
-            name = str(line - first_line) if own_id is None else own_id
+            name = str(line - first_line) if example_id is None else example_id
             found.add(examples_lib.TextExample(name, text or "", pair, value, origin))
         return found.examples(path)
 
@@ -197,28 +203,30 @@ class GlueTask(text_task.TextTask):
         self,
         split: str,
         examples: Sequence[examples_lib.TextExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
         folder: str,
     ) -> list[str]:
-        """Writes the site's table of `index` and `prediction`.
+        """Writes a table of `index` and `prediction`, as GLUE's site accepts it.
 
-        Test splits get the official name, such as `MNLI-m.tsv`; others have the name
-        of the split besides. Numbers of STS-B are clipped to [0, 5].
+        Files of test splits have the official name, such as `MNLI-m.tsv`; for other
+        splits the name of the split is added. STS-B values are clipped to [0, 5].
         """
         name = self._layout.submission.get(split, self._layout.folder)
         if split not in self.test_splits:
             name += f"-{split}"
         path = text_files.join(folder, f"{name}.tsv")
-        rows = ["index\tprediction"]
-        for example, value in zip(examples, self.predictions(outputs), strict=True):
+        lines = ["index\tprediction"]
+        for example, value in zip(
+            examples, self.predicted_values(predictions), strict=True
+        ):
             if isinstance(value, float):
-                value = f"{min(max(value, 0.0), _STS_MOST):.3f}"
-            rows.append(f"{example.id}\t{value}")
-        text_files.write_lines(path, rows)
+                value = f"{min(max(value, 0.0), _STSB_MAX):.3f}"
+            lines.append(f"{example.id}\t{value}")
+        text_files.write_lines(path, lines)
         return [path]
 
     def _override(self, split: str) -> str:
-        """The setting that names another file for a split, or nothing."""
+        """The setting that names another file for a split, or an empty string."""
         firsts = {
             base.TRAIN: "train_file",
             self.dev_splits[0]: "dev_file",
@@ -227,30 +235,30 @@ class GlueTask(text_task.TextTask):
         return firsts.get(split, "")
 
     def _paths(self, data_dir: str, split: str) -> list[str]:
-        """Where the file of a split may lie."""
-        own = os.path.join(data_dir, self._layout.folder)
+        """The possible paths of the file of a split."""
+        task_dir = os.path.join(data_dir, self._layout.folder)
         if split == DIAGNOSTIC:
             above = os.path.join(data_dir, os.pardir)
-            if files.is_remote(data_dir):  # where .. means nothing
+            if files.is_remote(data_dir):  # which has no ..
                 above = os.path.dirname(data_dir.rstrip("/"))
-            within = (data_dir, os.path.join(data_dir, DIAGNOSTIC), own)
+            within = (data_dir, os.path.join(data_dir, DIAGNOSTIC), task_dir)
             folders = (*within, os.path.join(above, DIAGNOSTIC))
             return [os.path.join(folder, f"{DIAGNOSTIC}.tsv") for folder in folders]
         key = self._override(split)
         name = getattr(self.settings, key) if key else ""
         name = name or f"{split}.tsv"
-        return [text_files.join(folder, name) for folder in (own, data_dir)]
+        return [text_files.join(folder, name) for folder in (task_dir, data_dir)]
 
     def _places(
         self, columns: Sequence[str], is_test: bool, origin: str
     ) -> tuple[int, int | None, int | None, int | None]:
-        """Which columns hold text, pair, label and id; None for what is not read."""
+        """The columns of text, pair, label and id; None for those that are not read."""
 
         def place(name: str) -> int:
             if name not in columns:
                 raise ValueError(
                     f"{origin}: there must be a column {name!r}; received "
-                    f"{', '.join(columns):.300}. Give the official file of "
+                    f"{', '.join(columns):.300}. Use the official file of "
                     f"{self._layout.folder}"
                 )
             return columns.index(name)

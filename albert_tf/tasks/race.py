@@ -1,6 +1,6 @@
 """RACE (Lai et al., 2017): questions on articles, with four options each.
 
-https://www.cs.cmu.edu/~glai1/data/race says what the files hold.
+File format: https://www.cs.cmu.edu/~glai1/data/race.
 """
 
 import os
@@ -10,32 +10,33 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from albert_tf import files, task_config, tokenization
-from albert_tf.tasks import base, rules, scores, text_features, text_files
+from albert_tf.core import files, task_config
+from albert_tf.tasks import base, checks, metrics, text_features, text_files
 from albert_tf.tasks import examples as examples_lib
-from albert_tf.tasks import outputs as outputs_lib
-from albert_tf.tasks import rows as rows_lib
+from albert_tf.tasks import features as features_lib
+from albert_tf.tasks import predictions as predictions_lib
+from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 _GROUPS = ("middle", "high")
 _LETTERS = ("A", "B", "C", "D")
 _BLANK = "_"
-# Questions that are encoded at a time.
-_PART = 2000
+# Questions encoded at a time.
+_CHUNK_SIZE = 2000
 
 
 class RaceTask(base.Task):
-    """Which of four options answers a question on an article.
+    """Multiple choice: which of four options answers a question on an article.
 
-    The data folder holds `train`, `dev` and `test`, or a folder `RACE` with these; each
-    has the folders `middle` and `high`, or one of them. They are read in this order,
-    and their .txt files by number. A line of a file is an article with its questions,
-    whose ids are the article's and their number from 0. Test files may have answers.
+    The data directory contains `train`, `dev` and `test`, or a directory `RACE` with
+    these; each has `middle` and `high`, or one of them. They are read in this order,
+    and their .txt files by number. A line of a file is an article with its questions;
+    the id of a question is ARTICLE-NUMBER, counted from 0. Test files may have answers.
     """
 
     kind = "multiple_choice"
 
     def __init__(self, settings: task_config.TaskConfig):
-        """Takes `max_seq_length` and `max_option_length` from the settings."""
+        """Uses `max_seq_length` and `max_option_length` of the settings."""
         super().__init__(settings, _LETTERS, ("accuracy",))
 
     def has_split(self, data_dir: str, split: str) -> bool:
@@ -54,7 +55,7 @@ class RaceTask(base.Task):
         folders = self._folders(data_dir, split)
         for folder in folders:
             group = os.path.basename(folder)
-            # Differs from the original: its order is that of the file system.
+            # Differs from the original, whose order depends on the file system.
             for name in text_files.names_in(folder, ".txt"):
                 path = os.path.join(folder, name)
                 for line, article in text_files.json_objects(path, problems):
@@ -68,68 +69,68 @@ class RaceTask(base.Task):
                     )
         if not found:
             raise ValueError(
-                f"{os.path.join(data_dir, split)}: the folder must hold middle/*.txt "
-                f"or high/*.txt with questions; received {len(folders)} such folders "
-                "and no question that can be used. Give the folder of RACE's download"
+                f"{os.path.join(data_dir, split)}: there must be middle/*.txt or "
+                f"high/*.txt with questions; found {len(folders)} such directories "
+                "and no usable question. Pass the directory of RACE's download"
             )
         return list(found.values())
 
     def encode(
         self,
         examples: Sequence[examples_lib.ChoiceExample],
-        tokenizer: tokenization.Tokenizer,
+        tokenizer: tokenizer_lib.Tokenizer,
         is_training: bool,
-    ) -> rows_lib.Rows:
+    ) -> features_lib.Features:
         """See `base.Task`; four rows a question, `[CLS] article [SEP] option [SEP]`.
 
-        The option fills the blank of the question, or follows it. Of both the last
-        `max_option_length` tokens count, and the article is cut at its end. In
-        training `per_row` holds `label_ids`.
+        The option replaces the blank of the question, or follows the question. Their
+        last `max_option_length` tokens are kept, and the end of the article is
+        truncated. `per_row` has `label_ids` in training.
         """
-        # In parts: lists of all tokens would need eight times the bytes of the rows.
-        parts = [
-            examples[begin : begin + _PART]
-            for begin in range(0, max(len(examples), 1), _PART)
+        # In chunks: lists of all tokens would take eight times as many bytes.
+        chunks = [
+            examples[begin : begin + _CHUNK_SIZE]
+            for begin in range(0, max(len(examples), 1), _CHUNK_SIZE)
         ]
-        return rows_lib.concatenate(
-            [self._encode_part(part, tokenizer, is_training) for part in parts],
-            [len(part) for part in parts],
+        return features_lib.concatenate(
+            [self._encode_chunk(chunk, tokenizer, is_training) for chunk in chunks],
+            [len(chunk) for chunk in chunks],
         )
 
-    def collect(
+    def postprocess(
         self,
         examples: Sequence[examples_lib.ChoiceExample],
-        rows: rows_lib.Rows,
+        features: features_lib.Features,
         model_outputs: Mapping[str, np.ndarray],
-    ) -> outputs_lib.Scores:
+    ) -> predictions_lib.Logits:
         """See `base.Task`; reads `logits` [N, 4]."""
-        return outputs_lib.Scores(np.asarray(model_outputs["logits"], np.float32))
+        return predictions_lib.Logits(np.asarray(model_outputs["logits"], np.float32))
 
-    def score(
+    def compute_metrics(
         self,
         examples: Sequence[examples_lib.ChoiceExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
     ) -> dict[str, float]:
-        """See `base.Task`; `accuracy_middle` and `accuracy_high` too, where read."""
+        """See `base.Task`; also `accuracy_middle` and `accuracy_high`, if present."""
         true = [_known(example) for example in examples]
-        predicted = rules.require_scores(outputs).argmax(-1).tolist()
-        found = {"accuracy": scores.accuracy(true, predicted)}
+        predicted = checks.require_logits(predictions).argmax(-1).tolist()
+        found = {"accuracy": metrics.accuracy(true, predicted)}
         for group in _GROUPS:
-            own = [n for n, example in enumerate(examples) if example.group == group]
-            if own:
+            members = [n for n, e in enumerate(examples) if e.group == group]
+            if members:
                 name = f"accuracy_{group}"
-                found[name] = scores.accuracy(
-                    [true[n] for n in own], [predicted[n] for n in own]
+                found[name] = metrics.accuracy(
+                    [true[n] for n in members], [predicted[n] for n in members]
                 )
         return found
 
     def answers(
         self,
         examples: Sequence[examples_lib.ChoiceExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
     ) -> list[dict[str, Any]]:
         """See `base.Task`; prediction and label are letters."""
-        values = rules.require_scores(outputs)
+        values = checks.require_logits(predictions)
         best = special.softmax(values, axis=-1).max(-1)
         found = []
         for example, choice, probability in zip(
@@ -154,27 +155,27 @@ class RaceTask(base.Task):
         self,
         split: str,
         examples: Sequence[examples_lib.ChoiceExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
         folder: str,
     ) -> list[str]:
         """Writes `RACE-SPLIT.tsv`: the id of each question, and a letter.
 
-        The page of RACE asks for no form of its own; this one is ours.
+        RACE prescribes no format.
         """
         path = text_files.join(folder, f"RACE-{split}.tsv")
-        choices = rules.require_scores(outputs).argmax(-1)
-        rows = ["id\tprediction"]
+        choices = checks.require_logits(predictions).argmax(-1)
+        lines = ["id\tprediction"]
         for example, choice in zip(examples, choices, strict=True):
-            rows.append(f"{text_files.cell(example.id)}\t{_LETTERS[choice]}")
-        text_files.write_lines(path, rows)
+            lines.append(f"{text_files.cell(example.id)}\t{_LETTERS[choice]}")
+        text_files.write_lines(path, lines)
         return [path]
 
-    def _encode_part(
+    def _encode_chunk(
         self,
         examples: Sequence[examples_lib.ChoiceExample],
-        tokenizer: tokenization.Tokenizer,
+        tokenizer: tokenizer_lib.Tokenizer,
         is_training: bool,
-    ) -> rows_lib.Rows:
+    ) -> features_lib.Features:
         articles = list(dict.fromkeys(example.context for example in examples))
         article_ids = dict(zip(articles, tokenizer.encode_batch(articles), strict=True))
         filled = [
@@ -183,8 +184,8 @@ class RaceTask(base.Task):
             for option in example.options
         ]
         most = self.settings.max_seq_length - text_features.PAIR_FRAME
-        # Differs from the original: an option longer than the row, which its check of
-        # lengths stops at, loses more of its front.
+        # Differs from the original, which stops at an option longer than the row: more
+        # of its beginning is truncated.
         option_length = min(self.settings.max_option_length, most)
         second = [ids[-option_length:] for ids in tokenizer.encode_batch(filled)]
         owners = [n for n, e in enumerate(examples) for _ in e.options]
@@ -196,10 +197,10 @@ class RaceTask(base.Task):
         if is_training:
             labels = np.array([_known(example) for example in examples], np.int32)
             per_row["label_ids"] = labels[np.array(owners, np.int64)]
-        return text_features.join_rows(first, second, owners, tokenizer, per_row)
+        return text_features.join_segments(first, second, owners, tokenizer, per_row)
 
     def _folders(self, data_dir: str, split: str) -> list[str]:
-        """The folders of a split that are there."""
+        """The existing directories of a split."""
         for above in (data_dir, os.path.join(data_dir, "RACE")):
             paths = [os.path.join(above, split, group) for group in _GROUPS]
             found = [path for path in paths if files.is_folder(path)]
@@ -209,7 +210,7 @@ class RaceTask(base.Task):
 
 
 def _fill(question: str, option: str) -> str:
-    """The question with its blanks filled, or with the option behind it."""
+    """Replaces the blanks of a question with the option, or appends the option."""
     if _BLANK in question:
         return question.replace(_BLANK, option)
     return f"{question} {option}"
@@ -223,7 +224,7 @@ def _add_questions(
     problems: examples_lib.Problems,
     found: dict[str, examples_lib.ChoiceExample],
 ) -> None:
-    """Adds the questions of an article that can be used to `found`, by their ids."""
+    """Adds the usable questions of an article to `found`, by their ids."""
     context, article_id = article.get("article"), article.get("id")
     columns: list[Any] = [article.get(key) for key in ("questions", "options")]
     answers = article.get("answers")
@@ -241,28 +242,38 @@ def _add_questions(
             rule += " and answers"
         problems.add(origin, rule, article)
         return
-    for number, (question, choices, answer) in enumerate(zip(*columns, strict=True)):
-        own_id, place = f"{article_id}-{number}", f"{origin}: question {number}"
-        if not isinstance(choices, list) or len(choices) != len(_LETTERS):
-            problems.add(place, "a question must have four options", choices)
-        elif not all(isinstance(t, str) and t.strip() for t in (question, *choices)):
-            rule = "question and options must be texts that are not empty"
-            problems.add(place, rule, [question, *choices])
-        elif not context.strip():
-            problems.add(place, "an article must not be empty", context)
-        elif answer not in _LETTERS and (answer is not None or needs_answers):
-            problems.add(place, "an answer must be A, B, C or D", answer)
-        elif own_id in found:
-            advice = f"the first is at {found[own_id].origin}; give each its own id"
-            problems.add(place, "an id must stand in one place only", own_id, advice)
+    for number, (question, options, answer) in enumerate(zip(*columns, strict=True)):
+        example_id, place = f"{article_id}-{number}", f"{origin}: question {number}"
+        violation = _violation(context, question, options, answer, needs_answers)
+        if violation is not None:
+            problems.add(place, *violation)
+        elif example_id in found:
+            advice = f"the first is at {found[example_id].origin}; use unique ids"
+            problems.add(place, "ids must be unique", example_id, advice)
         else:
             label = None if answer is None else _LETTERS.index(answer)
-            found[own_id] = examples_lib.ChoiceExample(
-                own_id, context, question, tuple(choices), label, group, place
+            found[example_id] = examples_lib.ChoiceExample(
+                example_id, context, question, tuple(options), label, group, place
             )
+
+
+def _violation(
+    context: str, question: Any, options: Any, answer: Any, needs_answer: bool
+) -> tuple[str, Any] | None:
+    """The first rule that a question violates, and the value that does; or None."""
+    if not isinstance(options, list) or len(options) != len(_LETTERS):
+        return "a question must have four options", options
+    texts = [question, *options]
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        return "question and options must be texts that are not empty", texts
+    if not context.strip():
+        return "an article must not be empty", context
+    if answer not in _LETTERS and (answer is not None or needs_answer):
+        return "an answer must be A, B, C or D", answer
+    return None
 
 
 def _known(example: examples_lib.ChoiceExample) -> int:
     if example.label is None:
-        raise ValueError(rules.unlabelled(example.origin))
+        raise ValueError(checks.unlabelled(example.origin))
     return example.label

@@ -1,56 +1,56 @@
-"""Texts, pairs of texts and labelled words, as rows for the model."""
+"""Features of texts, pairs of texts and labelled words."""
 
 import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from albert_tf import tokenization
-from albert_tf.tasks import rows as rows_lib
+from albert_tf.tasks import features as features_lib
+from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 # [CLS] and one [SEP], or two.
 SINGLE_FRAME, PAIR_FRAME = 2, 3
-# In `notes` of token rows: int32 [T], the word that begins at the token, or -1.
+# In `notes` of `encode_words`: int32 [T], the word that begins at the token, or -1.
 WORD_INDEX = "word_index"
 NO_LABEL = -1
 
 
 def truncated_lengths(first: int, second: int, most: int) -> tuple[int, int]:
-    """Lengths of a pair after the longer one has lost its last token again and again.
+    """Lengths of a pair after truncating the longer text, token by token.
 
-    Of equal ones the second loses, as in the original.
+    If both are equally long, the second is truncated, as in the original.
 
     Args:
       first: tokens of the first text.
       second: tokens of the second.
-      most: what both together may have.
+      most: maximal sum of the lengths.
     """
     kept = min(first, max(most - second, (most + 1) // 2))
     return kept, min(second, most - kept)
 
 
-def text_rows(
+def encode_texts(
     texts: Sequence[str],
     pairs: Sequence[str] | None,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: tokenizer_lib.Tokenizer,
     max_seq_length: int,
     per_row: dict[str, np.ndarray],
-) -> rows_lib.Rows:
-    """One row a text, or a pair of texts.
+) -> features_lib.Features:
+    """Encodes texts or pairs of texts, one row each.
 
     Args:
-      texts: N of them.
-      pairs: the second texts; None for single ones.
-      tokenizer: makes the ids.
-      max_seq_length: the most tokens of a row, with [CLS] and [SEP].
-      per_row: labels and the like, arrays [N].
+      texts: N texts.
+      pairs: the second texts; None for single texts.
+      tokenizer: of the model.
+      max_seq_length: maximal tokens of a row, with [CLS] and [SEP].
+      per_row: labels, arrays [N].
     """
     if pairs is None:
         first = [
             ids[: max_seq_length - SINGLE_FRAME]
             for ids in tokenizer.encode_batch(texts)
         ]
-        return join_rows(first, None, range(len(texts)), tokenizer, per_row)
+        return join_segments(first, None, range(len(texts)), tokenizer, per_row)
     both = tokenizer.encode_batch([*texts, *pairs])
     first, second = both[: len(texts)], both[len(texts) :]
     for row, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -59,23 +59,23 @@ def text_rows(
                 len(a), len(b), max_seq_length - PAIR_FRAME
             )
             first[row], second[row] = a[:num_a], b[:num_b]
-    return join_rows(first, second, range(len(texts)), tokenizer, per_row)
+    return join_segments(first, second, range(len(texts)), tokenizer, per_row)
 
 
-def join_rows(
+def join_segments(
     first: Sequence[Sequence[int]],
     second: Sequence[Sequence[int]] | None,
     example_index: Iterable[int],
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: tokenizer_lib.Tokenizer,
     per_row: dict[str, np.ndarray],
-) -> rows_lib.Rows:
-    """Rows `[CLS] first [SEP]`, and `second [SEP]` behind it where there is one.
+) -> features_lib.Features:
+    """Builds rows `[CLS] first [SEP]`, or `[CLS] first [SEP] second [SEP]`.
 
     Args:
-      first: ids of R texts, short enough.
+      first: ids of R texts, already truncated.
       second: of R texts, or None.
       example_index: the example of each row.
-      tokenizer: knows the special ids.
+      tokenizer: has the special ids.
       per_row: arrays [R].
     """
     cls, sep = (tokenizer.cls_id,), (tokenizer.sep_id,)
@@ -90,31 +90,31 @@ def join_rows(
         frames = (itertools.repeat(cls), itertools.repeat(sep), itertools.repeat(sep))
         parts = zip(frames[0], first, frames[1], second, frames[2], strict=False)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    # One pass, without a list of all tokens.
+    # In one pass, without a list of all tokens.
     chain = itertools.chain.from_iterable
     ids = np.fromiter(chain(chain(parts)), np.int32, int(offsets[-1]))
     index = np.fromiter(example_index, np.int32, len(first))
-    return rows_lib.Rows(
+    return features_lib.Features(
         ids, offsets.astype(np.int64), num_first, index, per_row, {}, {}
     )
 
 
-def token_rows(
+def encode_words(
     sentences: Sequence[Sequence[str]],
     label_ids: Sequence[Sequence[int]] | None,
-    tokenizer: tokenization.Tokenizer,
+    tokenizer: tokenizer_lib.Tokenizer,
     max_seq_length: int,
-) -> rows_lib.Rows:
-    """One row a sentence; the first piece of each word stands for the word.
+) -> features_lib.Features:
+    """Encodes sentences, one row each; the first piece of a word represents the word.
 
-    A word of which nothing is left (a lone accent, say) becomes <unk>. Pieces beyond
-    the longest row are cut off, and words that begin there have no place in it.
+    A word without pieces (such as a lone accent) becomes <unk>. Pieces that exceed the
+    maximal length are truncated, with the words that begin there.
 
     Args:
       sentences: the words of N sentences.
-      label_ids: a class a word; None leaves `token_label_ids` out.
-      tokenizer: makes the ids.
-      max_seq_length: the most tokens of a row, with [CLS] and [SEP].
+      label_ids: one class per word; None omits `token_label_ids`.
+      tokenizer: of the model.
+      max_seq_length: maximal tokens of a row, with [CLS] and [SEP].
     """
     vocabulary = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
     pieces = tokenizer.encode_batch(vocabulary)
@@ -142,7 +142,7 @@ def token_rows(
         words.append([NO_LABEL, *starts[:most], NO_LABEL])
         labels.append([NO_LABEL, *targets[:most], NO_LABEL])
     per_token = {} if label_ids is None else {"token_label_ids": _flat(labels)}
-    return rows_lib.build(
+    return features_lib.build(
         ids,
         [len(row) for row in ids],
         range(len(ids)),
@@ -152,27 +152,27 @@ def token_rows(
 
 
 def word_logits(
-    rows: rows_lib.Rows,
+    features: features_lib.Features,
     num_words: Sequence[int],
     logits: np.ndarray,
-    absent: np.ndarray,
+    truncated: np.ndarray,
 ) -> list[np.ndarray]:
-    """Scores of words, read where the words begin.
+    """Gathers the logits at the first piece of each word.
 
     Args:
-      rows: as `token_rows` made them, R of them.
+      features: from `encode_words`, R rows.
       num_words: of each sentence, R.
       logits: float32 [R, S, C].
-      absent: float32 [C], the scores of a word that was cut off.
+      truncated: float32 [C], the logits of a word that was truncated.
 
     Returns:
       A float32 [words, C] for each sentence.
     """
     found = []
     for row, count in enumerate(num_words):
-        index = rows.notes[WORD_INDEX][rows.span(row)]
+        index = features.notes[WORD_INDEX][features.span(row)]
         places = np.flatnonzero(index >= 0)
-        values = np.tile(absent, (count, 1)).astype(np.float32)  # [words, C]
+        values = np.tile(truncated, (count, 1)).astype(np.float32)  # [words, C]
         values[index[places]] = logits[row, places]
         found.append(values)
     return found

@@ -1,4 +1,4 @@
-"""Files of examples: found, read and taken apart, with errors that name the line."""
+"""Reading and writing of text files, with errors that name the line."""
 
 import csv
 import glob as glob_lib
@@ -9,25 +9,25 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from albert_tf import files
+from albert_tf.core import files
 from albert_tf.tasks import examples as examples_lib
 
 
 def join(folder: str, name: str) -> str:
-    """A path within a folder, or the name itself where it is a path of its own."""
+    """Joins directory and name; a name that is a full path is returned unchanged."""
     return name if files.is_remote(name) else os.path.join(folder, name)
 
 
 def first_existing(paths: Sequence[str]) -> str | None:
-    """The first of the paths that is there, or None."""
+    """Returns the first path that exists, or None."""
     return next((path for path in paths if files.exists(path)), None)
 
 
 def require(paths: Sequence[str], advice: str) -> str:
-    """The first of the paths that is there.
+    """Returns the first path that exists.
 
     Raises:
-      ValueError: none is.
+      ValueError: none exists.
     """
     path = first_existing(paths)
     if path is None:
@@ -35,24 +35,24 @@ def require(paths: Sequence[str], advice: str) -> str:
     return path
 
 
-def names_in(folder: str, ending: str) -> list[str]:
-    """The names of a folder's files of an ending: numbers by size, then the others."""
+def names_in(folder: str, extension: str) -> list[str]:
+    """Lists the files with an extension: numbers in order, then the others."""
     escaped = folder if files.is_remote(folder) else glob_lib.escape(folder)
-    found = files.glob(os.path.join(escaped, f"*{ending}"))
-    stems = [os.path.basename(path).removesuffix(ending) for path in found]
+    found = files.glob(os.path.join(escaped, f"*{extension}"))
+    stems = [os.path.basename(path).removesuffix(extension) for path in found]
 
     def order(stem: str) -> tuple[int, int, str]:
         is_number = stem.isascii() and stem.isdigit()
         return (0, int(stem), stem) if is_number else (1, 0, stem)
 
-    return [stem + ending for stem in sorted(stems, key=order)]
+    return [stem + extension for stem in sorted(stems, key=order)]
 
 
 def read_text(path: str) -> str:
-    """A file of UTF-8; a byte order mark at its front is dropped.
+    """Reads a UTF-8 file, without its byte order mark.
 
     Raises:
-      ValueError: it is no UTF-8; names path and line.
+      ValueError: it is not UTF-8; names path and line.
     """
     content = files.read_bytes(path)
     try:
@@ -67,10 +67,10 @@ def read_text(path: str) -> str:
 
 
 def lines(path: str) -> list[str]:
-    """The lines of a file without their ends; empty ones at its end are dropped.
+    """Returns the lines of a file, without empty lines at its end.
 
-    Only line feeds, with or without a carriage return, end a line: what Unicode calls
-    a line end besides may stand inside a text.
+    Only line feeds, with or without a carriage return, end a line: Unicode's other line
+    breaks may be part of a text.
     """
     found = [line.removesuffix("\r") for line in read_text(path).split("\n")]
     while found and not found[-1]:
@@ -79,20 +79,20 @@ def lines(path: str) -> list[str]:
 
 
 def tsv(path: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of each line, from 1, and its cells; quotes mean nothing."""
+    """Yields the number of each line, from 1, and its cells; no quoting."""
     for number, line in enumerate(lines(path), 1):
         yield number, line.split("\t")
 
 
 def csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of the line at which each row begins, and its cells.
+    """Yields the number of the line at which each row begins, and its cells.
 
-    Cells in double quotes may hold commas and line ends.
+    Cells in double quotes may contain commas and line breaks.
 
     Raises:
-      ValueError: a quote does not end, or is followed by something.
+      ValueError: a quote is not closed, or followed by text.
     """
-    # The module's limit, for the whole process, lies below what a long text has.
+    # The module's limit, which is global, is too low for long texts.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     text = read_text(path).rstrip("\r\n")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -104,14 +104,14 @@ def csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise ValueError(
             f"{path}:{begin}: rows must be CSV, with quotes inside quoted cells "
-            f"doubled; received a row that is not ({error}). Mend the row, or use .tsv"
+            f"doubled; received a row that is not ({error}). Fix the row, or use .tsv"
         ) from error
 
 
 def json_objects(
     path: str, problems: examples_lib.Problems
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number of each line, from 1, and the JSON object in it."""
+    """Yields the number of each line, from 1, and the JSON object in it."""
     for number, line in enumerate(lines(path), 1):
         try:
             value = json.loads(line)
@@ -124,11 +124,11 @@ def json_objects(
 
 
 def cell(text: str) -> str:
-    """Text for a cell of a table without quotes: tabs and line ends become spaces."""
+    """Text for a cell of a table: tabs and line breaks are replaced by spaces."""
     return " ".join(text.replace("\t", " ").splitlines())
 
 
 def write_lines(path: str, rows: Sequence[str]) -> None:
-    """Writes lines of UTF-8, each with a line feed behind it."""
+    """Writes lines as UTF-8, each followed by a line feed."""
     text = "".join(f"{row}\n" for row in rows)
     files.write_bytes(path, text.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What tasks of texts and pairs of texts share: classes or a number for each."""
+"""Base class for classification and regression of texts and pairs of texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,33 +6,34 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from albert_tf import task_config, tokenization
-from albert_tf.tasks import base, rules, scores, text_features
+from albert_tf.core import task_config
+from albert_tf.tasks import base, checks, metrics, text_features
 from albert_tf.tasks import examples as examples_lib
-from albert_tf.tasks import outputs as outputs_lib
-from albert_tf.tasks import rows as rows_lib
+from albert_tf.tasks import features as features_lib
+from albert_tf.tasks import predictions as predictions_lib
+from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
 
-# By their names; those of classes take the ids of classes.
-SCORES: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
-    "accuracy": scores.accuracy,
-    "f1": scores.f1,
-    "macro_f1": scores.macro_f1,
-    "matthews": scores.matthews,
-    "pearson": scores.pearson,
-    "spearman": scores.spearman,
+# By name; metrics of classification take the ids of classes.
+METRICS: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
+    "accuracy": metrics.accuracy,
+    "f1": metrics.f1,
+    "macro_f1": metrics.macro_f1,
+    "matthews": metrics.matthews,
+    "pearson": metrics.pearson,
+    "spearman": metrics.spearman,
 }
 
 
 class ExampleList:
-    """Takes examples of one file, and refuses those that cannot be used."""
+    """Collects the examples of a file that can be used."""
 
     def __init__(self, problems: examples_lib.Problems, allows_empty: bool):
-        """An empty list.
+        """Creates an empty list.
 
         Args:
-          problems: takes what cannot be used.
+          problems: receives the examples that cannot be used.
           allows_empty: whether a text may be empty.
         """
         self._problems = problems
@@ -46,39 +47,39 @@ class ExampleList:
         if not self._allows_empty and not all(text.strip() for text in texts):
             self._problems.add(example.origin, "a text must not be empty", texts)
         elif first is not None:
-            rule = "an id must stand in one row only"
-            advice = f"the first is at {first.origin}; give each row an id of its own"
+            rule = "ids must be unique"
+            advice = f"the first is at {first.origin}; give each row another id"
             self._problems.add(example.origin, rule, example.id, advice)
         else:
             self._found[example.id] = example
 
     def examples(self, path: str) -> list[examples_lib.TextExample]:
-        """Those that were added.
+        """Returns the examples.
 
         Raises:
           ValueError: there are none.
         """
         if not self._found:
             raise ValueError(
-                f"{path}: the file must hold an example that can be used; received "
+                f"{path}: the file must contain an example that can be used; it has "
                 "none. Give another file"
             )
         return list(self._found.values())
 
 
 class TextTask(base.Task):
-    """Classes or a number for each text or pair; subclasses read and write files."""
+    """A class or a number for each text or pair; subclasses read and write files."""
 
     def __init__(
         self,
         settings: task_config.TaskConfig,
         kind: str,
         labels: Sequence[str],
-        metrics: Sequence[str],
+        metric_names: Sequence[str],
         **splits: Sequence[str],
     ):
         """See `base.Task`; `kind` is CLASSIFICATION or REGRESSION."""
-        super().__init__(settings, labels, metrics, **splits)
+        super().__init__(settings, labels, metric_names, **splits)
         self.kind = kind
 
     def head_settings(self) -> dict[str, Any]:
@@ -86,17 +87,17 @@ class TextTask(base.Task):
         dropout = {"dropout_rate": self.settings.classifier_dropout_rate}
         if self.kind == REGRESSION:
             return dropout
-        return {"num_classes": len(rules.require_labels(self.labels)), **dropout}
+        return {"num_classes": len(checks.require_labels(self.labels)), **dropout}
 
     def encode(
         self,
         examples: Sequence[examples_lib.TextExample],
-        tokenizer: tokenization.Tokenizer,
+        tokenizer: tokenizer_lib.Tokenizer,
         is_training: bool,
-    ) -> rows_lib.Rows:
+    ) -> features_lib.Features:
         """See `base.Task`; all examples are pairs, or none is.
 
-        In training `per_row` holds `label_ids`, or the numbers as `targets`.
+        `per_row` has `label_ids` or, in regression, `targets` in training.
         """
         per_row: dict[str, np.ndarray] = {}
         if is_training and self.kind == REGRESSION:
@@ -104,7 +105,7 @@ class TextTask(base.Task):
         elif is_training:
             per_row["label_ids"] = np.array(self._true(examples), np.int32)
         pairs = [e.text_b for e in examples if e.text_b is not None]
-        return text_features.text_rows(
+        return text_features.encode_texts(
             [example.text_a for example in examples],
             pairs or None,
             tokenizer,
@@ -112,48 +113,50 @@ class TextTask(base.Task):
             per_row,
         )
 
-    def collect(
+    def postprocess(
         self,
         examples: Sequence[examples_lib.TextExample],
-        rows: rows_lib.Rows,
+        features: features_lib.Features,
         model_outputs: Mapping[str, np.ndarray],
-    ) -> outputs_lib.Scores:
+    ) -> predictions_lib.Logits:
         """See `base.Task`; reads `logits` [N, C], or `predictions` [N]."""
         if self.kind == REGRESSION:
             values = model_outputs["predictions"][:, None]  # [N, 1]
         else:
             values = model_outputs["logits"]
-        return outputs_lib.Scores(np.asarray(values, np.float32))
+        return predictions_lib.Logits(np.asarray(values, np.float32))
 
-    def score(
+    def compute_metrics(
         self,
         examples: Sequence[examples_lib.TextExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
     ) -> dict[str, float]:
         """See `base.Task`."""
-        true, predicted = self._true(examples), self._predicted(outputs)
-        return {name: SCORES[name](true, predicted) for name in self.metrics}
+        true, predicted = self._true(examples), self._predicted(predictions)
+        return {name: METRICS[name](true, predicted) for name in self.metric_names}
 
-    def predictions(self, outputs: outputs_lib.Outputs) -> list[str] | list[float]:
-        """The likeliest class of each example by its name, or its number."""
-        predicted = self._predicted(outputs)
+    def predicted_values(
+        self, predictions: predictions_lib.Predictions
+    ) -> list[str] | list[float]:
+        """The most likely class of each example by name, or its number."""
+        predicted = self._predicted(predictions)
         if self.kind == REGRESSION:
             return predicted
         return [self.labels[number] for number in predicted]
 
-    def probabilities(self, outputs: outputs_lib.Outputs) -> np.ndarray:
-        """Of the class that is predicted, float [N]."""
-        return special.softmax(rules.require_scores(outputs), axis=-1).max(-1)
+    def probabilities(self, predictions: predictions_lib.Predictions) -> np.ndarray:
+        """The probabilities of the predicted classes, float [N]."""
+        return special.softmax(checks.require_logits(predictions), axis=-1).max(-1)
 
     def answers(
         self,
         examples: Sequence[examples_lib.TextExample],
-        outputs: outputs_lib.Outputs,
+        predictions: predictions_lib.Predictions,
     ) -> list[dict[str, Any]]:
-        """See `base.Task`; a number is neither right nor has it a probability."""
+        """See `base.Task`; regression has no `is_correct` and no `probability`."""
         found = []
         for example, prediction in zip(
-            examples, self.predictions(outputs), strict=True
+            examples, self.predicted_values(predictions), strict=True
         ):
             answer: dict[str, Any] = {"id": example.id, "text_a": example.text_a}
             if example.text_b is not None:
@@ -164,7 +167,9 @@ class TextTask(base.Task):
             found.append(answer)
         if self.kind == REGRESSION:
             return found
-        for answer, probability in zip(found, self.probabilities(outputs), strict=True):
+        for answer, probability in zip(
+            found, self.probabilities(predictions), strict=True
+        ):
             answer["probability"] = float(probability)
             if "label" in answer:
                 answer["is_correct"] = answer["prediction"] == answer["label"]
@@ -173,29 +178,29 @@ class TextTask(base.Task):
     def read_label(
         self, text: str, origin: str, problems: examples_lib.Problems
     ) -> str | float | None:
-        """The label as an example holds it, or None where it cannot be used."""
+        """Parses the label of an example; None if it cannot be used."""
         if self.kind == REGRESSION:
-            number = rules.finite_number(text)
+            number = checks.finite_number(text)
             if number is None:
                 problems.add(origin, "the label must be a number", text)
             return number
         if text in self.labels:
             return text
-        problems.add(origin, rules.unknown_label_rule(self.labels), text)
+        problems.add(origin, checks.unknown_label_rule(self.labels), text)
         return None
 
     def _true(self, examples: Sequence[examples_lib.TextExample]) -> list[Any]:
-        """Ids of classes, or numbers."""
+        """The ids of the examples' classes, or their numbers."""
         found = []
         for example in examples:
             if example.label is None:
-                raise ValueError(rules.unlabelled(example.origin))
+                raise ValueError(checks.unlabelled(example.origin))
             found.append(example.label)
         if self.kind == REGRESSION:
             return found
         ids = {label: number for number, label in enumerate(self.labels)}
         return [ids[str(label)] for label in found]
 
-    def _predicted(self, outputs: outputs_lib.Outputs) -> list[Any]:
-        values = rules.require_scores(outputs)
+    def _predicted(self, predictions: predictions_lib.Predictions) -> list[Any]:
+        values = checks.require_logits(predictions)
         return (values[:, 0] if self.kind == REGRESSION else values.argmax(-1)).tolist()

@@ -1,4 +1,4 @@
-"""The API as a page: what /openapi.json says, without a script or another server."""
+"""The API as a page: /openapi.json in HTML, without scripts or other servers."""
 
 import importlib.resources
 import json
@@ -31,14 +31,14 @@ _LIMITS = {
 
 
 def render(schema: Mapping[str, Any]) -> str:
-    """The page.
+    """The page as HTML.
 
     Args:
-      schema: of OpenAPI.
+      schema: the OpenAPI document.
     """
     return _TEMPLATE.render(
         info=schema["info"],
-        # What the model can be asked, before what the server says of itself.
+        # Endpoints of the model first, then those of the server.
         operations=sorted(_operations(schema), key=lambda one: not one["takes"]),
         objects=list(_objects(schema)),
     )

@@ -1,4 +1,4 @@
-"""The routes of the server, and its life from loading to stopping."""
+"""The ASGI application: routes, middleware, startup and shutdown."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,8 @@ from fastapi import responses
 from albert_tf.web import (
     api_page,
     errors,
-    guards,
     metrics,
+    middleware,
     model,
     page,
     schemas,
@@ -27,7 +27,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     for status, description in (
         (400, "The body is not UTF-8."),
         (413, "The body has too many bytes."),
-        (422, "The body is no JSON, or not what is told above."),
+        (422, "The body is not JSON, or does not fit the schema."),
         (429, "Too many requests from this address; Retry-After says when."),
         (503, "Too many texts wait, or the model is being loaded."),
     )
@@ -36,15 +36,15 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 def create(
     load: Callable[[], Mapping[str, model.Function]],
-    settings: settings_lib.Settings,
+    settings: settings_lib.ServerSettings,
     on_loaded: Callable[[BaseException | None], None],
 ) -> fastapi.FastAPI:
-    """The server, as an ASGI application that loads its model when it starts.
+    """The server as an ASGI application, which loads its model when it starts.
 
     Args:
-      load: gives the model's functions by signature; is called in a thread.
+      load: returns the model's functions by signature; called in a thread.
       settings: limits and batching.
-      on_loaded: is told, once, that the model answers, or why it could not be loaded.
+      on_loaded: called once, with None or the error that loading raised.
     """
     counted = metrics.Metrics()
     served = service.Service(settings, counted)
@@ -71,20 +71,20 @@ def create(
         summary="An ALBERT model: text in, answers out.",
         version="1",
         lifespan=lifespan,
-        # The framework's own pages load their scripts from elsewhere.
+        # The framework's own pages load scripts from other servers.
         docs_url=None,
         redoc_url=None,
     )
     errors.handle(app, settings, served)
     _add_pages(app)
     _add_state(app, served, counted)
-    # The last one added sees a request first.
-    app.add_middleware(guards.SizeLimited, max_body_bytes=settings.max_body_bytes)
+    # The last one added handles a request first.
+    app.add_middleware(middleware.SizeLimit, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(
-        guards.RateLimited, requests_per_second=settings.requests_per_second
+        middleware.RateLimit, requests_per_second=settings.requests_per_second
     )
     paths = {*_PATHS, *(endpoint.path for endpoint in schemas.ENDPOINTS)}
-    app.add_middleware(guards.Measured, counted=counted, paths=paths)
+    app.add_middleware(middleware.RequestMetrics, counted=counted, paths=paths)
     return app
 
 
@@ -100,14 +100,14 @@ def _add_endpoints(app: fastapi.FastAPI, served: service.Service) -> None:
             response_model_exclude_unset=True,
             responses=_ERRORS,
         )
-    app.openapi_schema = None  # it is made anew, with them
+    app.openapi_schema = None  # generated again, with them
 
 
 def _route(endpoint: schemas.Endpoint, served: service.Service) -> Callable:
     async def ask(body):
         return {"answers": await served.ask(endpoint.name, body.items())}
 
-    # The framework reads from here how to parse the body.
+    # The framework reads the type of the body here.
     ask.__annotations__["body"] = endpoint.request
     return ask
 
@@ -126,24 +126,26 @@ def _add_pages(app: fastapi.FastAPI) -> None:
 def _add_state(
     app: fastapi.FastAPI, served: service.Service, counted: metrics.Metrics
 ) -> None:
-    @app.get("/healthz", summary="Whether the server runs.")
+    @app.get("/healthz", summary="Health of the server.")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     @app.get(
         "/readyz",
-        summary="Whether the model is loaded.",
-        responses={503: {"description": "It is not, or the server stops."}},
+        summary="Readiness of the model.",
+        responses={
+            503: {"description": "It is not loaded, or the server is stopping."}
+        },
     )
     async def readyz(response: fastapi.Response) -> dict[str, str]:
         response.status_code = 200 if served.is_ready else 503
         return {"status": "ready" if served.is_ready else "not ready"}
 
-    @app.get("/metrics", summary="Counts and times, for Prometheus.")
+    @app.get("/metrics", summary="Metrics for Prometheus.")
     async def show_metrics() -> responses.PlainTextResponse:
         return responses.PlainTextResponse(counted.text(), media_type=_METRICS_TYPE)
 
-    @app.get("/v1/model", summary="The endpoints that the model has.")
+    @app.get("/v1/model", summary="The endpoints of the model.")
     async def describe() -> schemas.ModelResponse:
         return schemas.ModelResponse(
             status="ready" if served.is_ready else "not ready",

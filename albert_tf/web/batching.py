@@ -1,4 +1,4 @@
-"""Items that wait become one batch: a queue, and a thread that empties it."""
+"""Batches of items from many callers: a queue, and a thread that runs batches."""
 
 import collections
 import threading
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 
 class QueueFull(RuntimeError):
-    """There is no room for what was submitted; later there may be."""
+    """The queue has no room for the submitted items; it may have later."""
 
 
-class Closed(RuntimeError):
-    """The batcher takes nothing more."""
+class BatcherClosed(RuntimeError):
+    """The batcher accepts no more items."""
 
 
 class _Entry(NamedTuple):
@@ -22,11 +22,11 @@ class _Entry(NamedTuple):
     future: futures.Future
 
 
-class Batcher:
-    """Runs a function on many callers' items at a time.
+class RequestBatcher:
+    """Runs a function on batches of items from many callers.
 
     A batch is run when it is full, or when its first item has waited `max_wait_ms`.
-    What comes while a batch is run makes up the next ones.
+    Items that arrive while a batch is run go into the next ones.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class Batcher:
         """Starts the thread.
 
         Args:
-          run: from a list of items to as many results, each for the item at its place;
-            a result that is an exception is raised to the caller of that item alone.
-          max_batch_size: items that are run at a time.
+          run: from a list of items to a list of their results; a result that is an
+            exception is raised to the caller of that item only.
+          max_batch_size: items in a batch.
           max_wait_ms: how long an item waits for others.
           max_queue: items that may wait.
-          on_batch: is told the size of each batch, from the thread.
+          on_batch: called with the size of each batch, in the thread.
 
         Raises:
           ValueError: a size is below 1, or the wait below 0.
@@ -65,36 +65,36 @@ class Batcher:
         self._waiting: collections.deque[_Entry] = collections.deque()
         self._changed = threading.Condition()
         self._is_closed = False
-        # A future of the pool holds whatever `run` raises, so that nothing which one
-        # batch meets ends the thread that all later ones need.
+        # A future of the pool captures whatever `run` raises, so that no error ends the
+        # thread, which all later batches need.
         self._pool = futures.ThreadPoolExecutor(1, "batch")
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
 
     @property
     def num_waiting(self) -> int:
-        """Items that wait, without those that are being run."""
+        """Number of items that wait, without those that are being run."""
         return len(self._waiting)
 
     def submit(self, items: Sequence[Any]) -> list[futures.Future]:
-        """Queues all items, or none.
+        """Queues all items or none.
 
         Returns:
           A future for each item.
 
         Raises:
           QueueFull: they do not all fit into the queue.
-          Closed: the batcher was closed.
+          BatcherClosed: the batcher was closed.
         """
         now = time.monotonic()
         entries = [_Entry(item, now, futures.Future()) for item in items]
         with self._changed:
             if self._is_closed:
-                raise Closed("the server is stopping; ask again when it is back")
+                raise BatcherClosed("the server is stopping; try again later")
             if len(self._waiting) + len(entries) > self._max_queue:
                 raise QueueFull(
                     f"at most {self._max_queue} texts may wait, and "
-                    f"{len(self._waiting)} do; received {len(entries)} more. Ask again "
+                    f"{len(self._waiting)} do; received {len(entries)} more. Try again "
                     "later"
                 )
             self._waiting.extend(entries)
@@ -102,7 +102,7 @@ class Batcher:
         return [entry.future for entry in entries]
 
     def close(self) -> None:
-        """Runs what waits, and ends the thread."""
+        """Runs the waiting items, and ends the thread."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -111,13 +111,13 @@ class Batcher:
 
     def _work(self) -> None:
         while entries := self._next_batch():
-            # A caller who went away cancelled the future: nobody needs that result.
+            # A caller that disconnected has cancelled its future.
             entries = [e for e in entries if e.future.set_running_or_notify_cancel()]
             if entries:
                 self._run_batch(entries)
 
     def _next_batch(self) -> list[_Entry]:
-        """What is to be run next; empty when the batcher is closed and all is done."""
+        """The next batch; empty when the batcher is closed and all items are done."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             if not self._waiting:
@@ -143,7 +143,7 @@ class Batcher:
         elif len(entries) == 1:
             entries[0].future.set_exception(error)
         else:
-            # Whichever item it was, it shall spoil no other: each is run by itself.
+            # Run each separately, so that the failing item affects no other.
             for entry in entries:
                 self._run_batch([entry])
 

@@ -1,4 +1,4 @@
-"""What goes wrong, as a status and a plain message."""
+"""Errors as an HTTP status and a plain message."""
 
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -8,27 +8,27 @@ import fastapi
 from fastapi import exceptions, responses
 from starlette import exceptions as http_exceptions
 
-from albert_tf.web import batching, guards, model, schemas, service
+from albert_tf.web import batching, middleware, model, schemas, service
 from albert_tf.web import settings as settings_lib
 
 _NUM_SHOWN = 3
 _MAX_PATH = 60
 _SOON = {"Retry-After": "1"}
-# What the framework says by status alone, and what it means here.
+# The framework gives only a status for these.
 _PLAIN = {
-    400: "the body must be JSON in UTF-8; received what cannot be read as that",
-    404: "there is no such page; GET /v1/model names the endpoints of this model",
-    405: "this page does not take that method; /docs tells what is taken",
+    400: "the body must be JSON in UTF-8; received something else",
+    404: "there is no such page; GET /v1/model lists the endpoints of this model",
+    405: "this page does not support that method; see /docs",
 }
 
 
 def handle(
     app: fastapi.FastAPI,
-    settings: settings_lib.Settings,
+    settings: settings_lib.ServerSettings,
     served: service.Service,
 ) -> None:
-    """Gives an app its handlers."""
-    plain = {**_PLAIN, 413: guards.too_large(settings.max_body_bytes)}
+    """Adds handlers of all errors to an app."""
+    plain = {**_PLAIN, 413: middleware.too_large(settings.max_body_bytes)}
 
     async def http_error(request, error: http_exceptions.HTTPException):
         if error.status_code == 404 and _is_early(request.url.path, served):
@@ -46,19 +46,19 @@ def handle(
         return answer(503, str(error), _SOON)
 
     async def fault(request, error: Exception):
-        # The server logs the traceback, which is nothing for strangers.
+        # The server logs the traceback, which clients should not see.
         return answer(500, "the server failed on this request; its log says why")
 
     app.exception_handler(http_exceptions.HTTPException)(http_error)
     app.exception_handler(exceptions.RequestValidationError)(invalid)
     app.exception_handler(model.Unanswerable)(unanswerable)
-    for kind in (batching.QueueFull, batching.Closed, service.NotReady):
+    for kind in (batching.QueueFull, batching.BatcherClosed, service.NotReady):
         app.exception_handler(kind)(busy)
     app.exception_handler(500)(fault)
 
 
 def _is_early(path: str, served: service.Service) -> bool:
-    """Whether the path is of an endpoint that the model, once loaded, may have."""
+    """Returns whether the model may have this path once it is loaded."""
     known = (endpoint.path for endpoint in schemas.ENDPOINTS)
     return not served.is_ready and path in known
 
@@ -66,15 +66,15 @@ def _is_early(path: str, served: service.Service) -> bool:
 def answer(
     status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> responses.JSONResponse:
-    """An error, in the form that all have."""
+    """An error as JSON."""
     return responses.JSONResponse({"error": message}, status, headers=headers)
 
 
 def message_of(errors: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong with a body, for its author.
+    """The message for a body that is not valid.
 
     Args:
-      errors: as pydantic lists them.
+      errors: those of pydantic.
     """
     shown = [_one(error) for error in errors[:_NUM_SHOWN]]
     if len(errors) > _NUM_SHOWN:
@@ -83,7 +83,7 @@ def message_of(errors: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _one(error: Mapping[str, Any]) -> str:
-    """One error: where, the rule, and what was received."""
+    """The message of one error: the place, the rule, and what was received."""
     place = list(error["loc"])
     if error["type"] == "json_invalid":
         return f"the body must be JSON; {error['ctx']['error']} at character {place[1]}"
@@ -102,7 +102,7 @@ def _one(error: Mapping[str, Any]) -> str:
         return f"{where} must be given; received {reprlib.repr(received)}"
     if error["type"] == "extra_forbidden":
         return f"{where} is unknown; remove it, or see /docs for the right name"
-    if error["type"] == "value_error":  # ours, which says what was received
+    if error["type"] == "value_error":  # from schemas; it contains what was received
         return f"{where}: {error['msg'].removeprefix('Value error, ')}"
     size = f", {len(received)} long" if isinstance(received, str | list) else ""
     return f"{where}: {error['msg']}; received {reprlib.repr(received)}{size}"
@@ -112,5 +112,5 @@ def _path(place: Sequence[int | str]) -> str:
     """`texts[1]`, `examples[0].question` and the like."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     path = "".join(parts).removeprefix(".")[:_MAX_PATH]
-    # A name may be anything that JSON can hold, half of a character too.
+    # A name may be any JSON string, with lone surrogates too.
     return path.encode("ascii", "backslashreplace").decode()

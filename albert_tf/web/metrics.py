@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus."""
+"""Metrics of the server, for Prometheus."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The metrics of one server, in a registry of its own."""
+    """The metrics of one server, in a separate registry."""
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
@@ -27,7 +27,7 @@ class Metrics:
         )
         self._batch_size = prometheus_client.Histogram(
             "albert_batch_size",
-            "Texts that went through the model at a time.",
+            "Texts in a batch.",
             ["endpoint"],
             buckets=BATCH_SIZES,
             registry=self._registry,
@@ -47,18 +47,18 @@ class Metrics:
     def watch_queue(
         self, endpoint: str, num_waiting: Callable[[], int]
     ) -> Callable[[int], None]:
-        """Shows a queue from now on.
+        """Starts to export the metrics of a queue.
 
         Args:
           endpoint: its label.
-          num_waiting: how many texts wait now.
+          num_waiting: returns the number of texts that wait.
 
         Returns:
-          What to call with the size of each batch.
+          A function to call with the size of each batch.
         """
         self._queue_length.labels(endpoint).set_function(num_waiting)
         return self._batch_size.labels(endpoint).observe
 
     def text(self) -> bytes:
-        """All of them, in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return prometheus_client.generate_latest(self._registry)

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from albert_tf import saved_models, tokenization
-from albert_tf.task_serving import asking
+from albert_tf.inference import saved_model, signatures
+from albert_tf.tokenization import tokenizer
 
-# From items to as many answers; an error stands at the place of an item that cannot be
-# answered, so that the others still are.
+# From items to their answers. The answer of an item may be an exception, so that the
+# others are still answered.
 Function = Callable[[Sequence[Any]], Sequence[Any]]
 
-# One item for each signature, by which a model shows that it works.
+# One item for each signature, to test and warm up a model.
 _SAMPLES: dict[str, Any] = {
-    "fill_mask": (f"a {tokenization.MASK}", 1),
+    "fill_mask": (f"a {tokenizer.MASK}", 1),
     "sentence_order": ("a", "b"),
     "encode": ("a",),
     "classify": ("a",),
@@ -30,22 +30,22 @@ def functions(model) -> dict[str, Function]:
     """The functions of a SavedModel, by signature.
 
     Args:
-      model: as saved_models.load gives it.
+      model: from saved_model.load.
 
     Returns:
-      From lists of items to lists of answers. An item of `fill_mask` is a text and how
-      many candidates there shall be; that of another signature, its fields as
+      Functions from lists of items to lists of answers. An item of `fill_mask` is a
+      text and the number of candidates; that of another signature, its fields as
       albert_tf.predict reads them from a line. Answers are the objects that
       albert_tf.predict prints with --json.
 
     Raises:
-      ValueError: the model has no signature that is known here.
+      ValueError: the model has no known signature.
     """
     known: dict[str, Callable[[Any], Function]] = {
         "fill_mask": _fill_mask,
-        "sentence_order": _plain(saved_models.sentence_orders),
+        "sentence_order": _plain(saved_model.sentence_orders),
         "encode": _encode,
-        **{name: _plain(form.ask) for name, form in asking.FORMS.items()},
+        **{name: _plain(form.ask) for name, form in signatures.FORMS.items()},
     }
     found = {
         name: make(model.signatures[name])
@@ -61,18 +61,18 @@ def functions(model) -> dict[str, Function]:
 
 
 def warm_up(found: dict[str, Function]) -> None:
-    """Asks each function once: a model's first call is slow, and shows its faults."""
+    """Calls each function once: the first call is slow, and would show errors."""
     for name, function in found.items():
         function([_SAMPLES[name]])
 
 
 def load(path: str) -> dict[str, Function]:
-    """The functions of the SavedModel in the folder `path`, each asked once.
+    """The functions of the SavedModel in the folder `path`, after a warm-up.
 
     Raises:
       ValueError: there is no SavedModel, or none with a known signature.
     """
-    found = functions(saved_models.load(path))
+    found = functions(saved_model.load(path))
     warm_up(found)
     return found
 
@@ -82,15 +82,15 @@ def _plain(ask) -> Callable[[Any], Function]:
 
 
 def _encode(signature) -> Function:
-    return lambda items: saved_models.encodings(signature, [text for (text,) in items])
+    return lambda items: saved_model.encodings(signature, [text for (text,) in items])
 
 
 def _fill_mask(signature) -> Function:
     def fill(items: Sequence[tuple[str, int]]) -> list[Any]:
         texts = [text for text, _ in items]
-        # One call for all: candidates come best first, so fewer are the first of more.
-        most = max(top_k for _, top_k in items)
-        answers = saved_models.fill_masks(signature, texts, most)
+        # One call for all: candidates are sorted, so the first ones are the best.
+        max_top_k = max(top_k for _, top_k in items)
+        answers = saved_model.fill_masks(signature, texts, max_top_k)
         return [
             _checked(answer, top_k)
             for answer, (_, top_k) in zip(answers, items, strict=True)
@@ -101,7 +101,7 @@ def _fill_mask(signature) -> Function:
 
 def _checked(answer: dict[str, Any], top_k: int) -> dict[str, Any] | Unanswerable:
     try:
-        saved_models.check_found(answer)
+        saved_model.check_found(answer)
     except ValueError as error:
         return Unanswerable(str(error))
     return answer | {"masks": [candidates[:top_k] for candidates in answer["masks"]]}

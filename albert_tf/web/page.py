@@ -1,4 +1,4 @@
-"""The page on which a person tries the model: page.html, and what a browser may do."""
+"""The page to try the model in a browser: page.html, and its HTTP headers."""
 
 import base64
 import hashlib
@@ -10,10 +10,10 @@ _NONE = "'none'"
 
 
 def policy(html: str) -> str:
-    """A Content-Security-Policy under which nothing but the page's own parts run.
+    """A Content-Security-Policy that allows only the page's own scripts and styles.
 
-    Scripts and styles are named by their hashes, so that a text which somehow became
-    part of the page would still be no script.
+    They are given by their hashes, so that no text that gets into the page could run as
+    a script.
     """
     rules = [f"{kind} {_NONE}" for kind in ("default-src", "base-uri", "form-action")]
     # The icon is an empty data: URL, so that no browser asks for one.
@@ -26,7 +26,7 @@ def policy(html: str) -> str:
 
 
 def headers(html: str) -> dict[str, str]:
-    """Those that a page is sent with."""
+    """The HTTP headers of a page."""
     return {
         "Content-Security-Policy": policy(html),
         "X-Content-Type-Options": "nosniff",

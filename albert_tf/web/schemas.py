@@ -1,11 +1,12 @@
-"""What the endpoints take and give, with limits and examples, as pydantic models."""
+"""Requests and responses of the endpoints as pydantic models, with limits."""
 
 import abc
 from typing import Annotated, Any, NamedTuple
 
 import pydantic
 
-from albert_tf import saved_models, tokenization
+from albert_tf.inference import saved_model
+from albert_tf.tokenization import tokenizer
 from albert_tf.web import settings
 
 _SENTENCE = "The river runs [MASK] the city."
@@ -13,12 +14,12 @@ _STORY = "The river runs through the old city and past a mill."
 
 
 def _with_masks(text: str) -> str:
-    saved_models.check_mask(text)
-    count = text.count(tokenization.MASK)
+    saved_model.check_mask(text)
+    count = text.count(tokenizer.MASK)
     if count > settings.MAX_MASKS:
         raise ValueError(
-            f"each text may hold at most {settings.MAX_MASKS} {tokenization.MASK}; "
-            f"received {count}. Send its parts as texts"
+            f"each text may hold at most {settings.MAX_MASKS} {tokenizer.MASK}; "
+            f"received {count}. Split it into several texts"
         )
     return text
 
@@ -28,13 +29,13 @@ Text = Annotated[str, pydantic.Field(max_length=settings.MAX_CHARACTERS)]
 MaskedText = Annotated[
     Text,
     pydantic.AfterValidator(_with_masks),
-    pydantic.Field(description=f"Holds 1 to {settings.MAX_MASKS} {tokenization.MASK}."),
+    pydantic.Field(description=f"Holds 1 to {settings.MAX_MASKS} {tokenizer.MASK}."),
 ]
 Probability = Annotated[float, pydantic.Field(examples=[0.25])]
 
 
 class _Strict(pydantic.BaseModel):
-    """Nothing unknown is passed over, and nothing turned into another type."""
+    """A model that refuses unknown fields and does not convert types."""
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
@@ -44,7 +45,7 @@ class Request(_Strict, abc.ABC):
 
     @abc.abstractmethod
     def items(self) -> list[Any]:
-        """The items that web.model's function of the endpoint takes."""
+        """The items for web.model's function of the endpoint."""
 
 
 def _example(**values: Any) -> pydantic.ConfigDict:
@@ -55,7 +56,7 @@ def _example(**values: Any) -> pydantic.ConfigDict:
 
 
 class FillMaskRequest(Request):
-    """Texts with [MASK] in them."""
+    """Texts with [MASK]."""
 
     model_config = _example(texts=[_SENTENCE], top_k=3)
 
@@ -103,7 +104,7 @@ class SentenceOrderRequest(Request):
 
 
 class TextOrPair(_Strict):
-    """A text, or two for a model that learnt from pairs."""
+    """A text, or a pair for a model that was trained on pairs."""
 
     text: Text
     pair: Text | None = pydantic.Field(None, description="The second of a pair.")
@@ -125,14 +126,14 @@ class ClassifyRequest(Request):
 
 
 class Question(_Strict):
-    """A question on a text."""
+    """A question about a text."""
 
     question: Text
     context: Text
 
 
 class AnswerRequest(Request):
-    """Questions on texts."""
+    """Questions about texts."""
 
     model_config = _example(examples=[{"question": "What runs?", "context": _STORY}])
 
@@ -144,7 +145,7 @@ class AnswerRequest(Request):
 
 
 class ChoiceQuestion(Question):
-    """A question on a text, with answers to choose from."""
+    """A question about a text, with answers to choose from."""
 
     options: Annotated[
         list[Text], pydantic.Field(min_length=2, max_length=settings.MAX_OPTIONS)
@@ -174,21 +175,21 @@ class ChooseRequest(Request):
         ]
 
 
-# ---- Answers, in the order of what was asked ----
+# ---- Responses, in the order of the request ----
 
 
-class Candidate(pydantic.BaseModel):
-    """A piece for a [MASK]."""
+class MaskCandidate(pydantic.BaseModel):
+    """A token for a [MASK]."""
 
-    token: str = pydantic.Field(description="Where it begins a word, ▁ stands first.")
+    token: str = pydantic.Field(description="Starts with ▁ at the start of a word.")
     probability: Probability
 
 
 class FilledText(pydantic.BaseModel):
-    """A text, and for each of its [MASK] the candidates, best first."""
+    """A text and the candidates for each of its [MASK], best first."""
 
     text: str
-    masks: list[list[Candidate]]
+    masks: list[list[MaskCandidate]]
 
 
 class FillMaskResponse(pydantic.BaseModel):
@@ -212,7 +213,7 @@ class EmbeddingsResponse(pydantic.BaseModel):
 
 
 class PairOrder(pydantic.BaseModel):
-    """How likely a pair stands in order."""
+    """The probability that a pair is in order."""
 
     first: str
     second: str
@@ -226,7 +227,7 @@ class SentenceOrderResponse(pydantic.BaseModel):
 
 
 class Classified(pydantic.BaseModel):
-    """The class of a text, or its number where the model gives numbers."""
+    """The class of a text, or its score if the model is a regression."""
 
     text: str
     pair: str | None = None
@@ -241,7 +242,7 @@ class Classified(pydantic.BaseModel):
 
 
 class ClassifyResponse(pydantic.BaseModel):
-    """A class or a number for each text."""
+    """A class or a score for each text."""
 
     answers: list[Classified]
 
@@ -269,24 +270,24 @@ class TagResponse(pydantic.BaseModel):
     answers: list[TaggedText]
 
 
-class Answer(pydantic.BaseModel):
-    """A part of the context; empty, with `start` -1, where there is no answer."""
+class ExtractedAnswer(pydantic.BaseModel):
+    """A span of the context; empty, with `start` -1, if there is no answer."""
 
     question: str
     context: str
     answer: str
-    start: int = pydantic.Field(description="Code points of the context.")
+    start: int = pydantic.Field(description="In code points of the context.")
     end: int
     probability: Probability
     null_odds: float | None = pydantic.Field(
-        None, description="Nats by which no answer is likelier than this one."
+        None, description="Log odds, in nats, of no answer against this one."
     )
 
 
 class AnswerResponse(pydantic.BaseModel):
     """An answer for each question."""
 
-    answers: list[Answer]
+    answers: list[ExtractedAnswer]
 
 
 class Choice(pydantic.BaseModel):
@@ -307,23 +308,23 @@ class ChooseResponse(pydantic.BaseModel):
 
 
 class ModelResponse(pydantic.BaseModel):
-    """What the model can be asked; nothing while it is being loaded."""
+    """The endpoints of the model; none while it is being loaded."""
 
     status: str = pydantic.Field(description='"ready" or "not ready".')
     endpoints: list[str] = pydantic.Field(description="Their names, below /v1/.")
 
 
 class ErrorResponse(pydantic.BaseModel):
-    """What was wrong: the rule, what was received, how to mend it."""
+    """The rule, what was received, and how to fix it."""
 
     error: str
 
 
-# ---- Which is which ----
+# ---- Endpoints ----
 
 
 class Endpoint(NamedTuple):
-    """Where something is asked, and the signature that answers it."""
+    """An endpoint, and the signature that answers it."""
 
     name: str
     signature: str
@@ -333,7 +334,7 @@ class Endpoint(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Its path."""
         return f"/v1/{self.name}"
 
 
@@ -341,7 +342,7 @@ ENDPOINTS = (
     Endpoint(
         "fill-mask",
         "fill_mask",
-        "The likeliest pieces for each [MASK].",
+        "The most likely tokens for each [MASK].",
         FillMaskRequest,
         FillMaskResponse,
     ),
@@ -355,14 +356,14 @@ ENDPOINTS = (
     Endpoint(
         "sentence-order",
         "sentence_order",
-        "How likely the second text follows the first, and not the reverse.",
+        "The probability that the second text follows the first.",
         SentenceOrderRequest,
         SentenceOrderResponse,
     ),
     Endpoint(
         "classify",
         "classify",
-        "The class of each text, or its number.",
+        "The class of each text, or its score.",
         ClassifyRequest,
         ClassifyResponse,
     ),
@@ -370,7 +371,7 @@ ENDPOINTS = (
     Endpoint(
         "answer",
         "answer",
-        "The part of a text that answers a question on it.",
+        "The span of a text that answers a question.",
         AnswerRequest,
         AnswerResponse,
     ),

@@ -1,4 +1,4 @@
-"""A model behind queues: while it loads, while it answers, and when it stops."""
+"""A model with request queues, from loading to stopping."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from albert_tf.web import batching, metrics, model, schemas
 from albert_tf.web import settings as settings_lib
 
-LOADING = "the model is not loaded; ask again in some seconds"
+LOADING = "the model is not loaded; try again in a few seconds"
 
 
 class NotReady(RuntimeError):
@@ -19,37 +19,37 @@ class Service:
 
     def __init__(
         self,
-        settings: settings_lib.Settings,
+        settings: settings_lib.ServerSettings,
         server_metrics: metrics.Metrics,
     ):
         self._settings = settings
         self._metrics = server_metrics
-        self._batchers: dict[str, batching.Batcher] = {}
+        self._batchers: dict[str, batching.RequestBatcher] = {}
 
     @property
     def endpoints(self) -> tuple[schemas.Endpoint, ...]:
-        """Those that the model has; none before it is loaded, or after `close`."""
+        """The endpoints of the model; none before it is loaded or after `close`."""
         return tuple(e for e in schemas.ENDPOINTS if e.name in self._batchers)
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model is loaded, and the server not about to stop."""
+        """Returns whether the model is loaded and the server is not stopping."""
         return bool(self._batchers)
 
     def open(self, functions: Mapping[str, model.Function]) -> None:
-        """Begins to answer.
+        """Starts to answer.
 
         Args:
-          functions: by signature, as web.model gives them.
+          functions: by signature, from web.model.
         """
         for endpoint in schemas.ENDPOINTS:
             if endpoint.signature in functions:
                 self._open_endpoint(endpoint.name, functions[endpoint.signature])
 
     def _open_endpoint(self, name: str, function: model.Function) -> None:
-        # Only when the endpoint has its batcher is there a queue to be seen.
+        # The queue exists only after the batcher was created.
         on_batch = self._metrics.watch_queue(name, lambda: self._num_waiting(name))
-        self._batchers[name] = batching.Batcher(
+        self._batchers[name] = batching.RequestBatcher(
             function,
             self._settings.max_batch_size,
             self._settings.max_wait_ms,
@@ -62,11 +62,11 @@ class Service:
         return batcher.num_waiting if batcher else 0
 
     async def ask(self, name: str, items: Sequence[Any]) -> list[Any]:
-        """The answers to all items, in their order.
+        """The answers to all items, in order.
 
         Raises:
-          NotReady: the model is not loaded, or the server stops.
-          batching.QueueFull: too many wait.
+          NotReady: the model is not loaded, or the server is stopping.
+          batching.QueueFull: too many items wait.
           model.Unanswerable: an item cannot be answered.
         """
         if name not in self._batchers:
@@ -75,7 +75,7 @@ class Service:
         return await asyncio.gather(*map(asyncio.wrap_future, futures))
 
     def close(self) -> None:
-        """Answers what waits, and ends the threads."""
+        """Answers the waiting items, and ends the threads."""
         batchers, self._batchers = self._batchers, {}
         for batcher in batchers.values():
             batcher.close()

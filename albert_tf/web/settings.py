@@ -1,24 +1,24 @@
-"""What a server allows, and how it makes batches."""
+"""Limits and batching of a server."""
 
 import dataclasses
 
-# Of a request, as the API's page tells them. They bound what one request costs.
+# Limits of a request, which the API's page lists. They bound its cost.
 MAX_TEXTS = 32  # or pairs, or questions
 MAX_CHARACTERS = 20_000  # of each text
-MAX_MASKS = 20  # of each text; a mask takes logits as long as the vocabulary
+MAX_MASKS = 20  # of each text; a mask needs logits of the size of the vocabulary
 MAX_TOP_K = 100
 MAX_OPTIONS = 10  # of each question; an option is a row of the model
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Limits and batching of a server, which its flags set.
+class ServerSettings:
+    """Limits and batching of a server; each is a flag of the binary.
 
     Attributes:
-      max_body_bytes: of a request; more is refused before it is parsed.
+      max_body_bytes: of a request; larger ones are refused before they are parsed.
       requests_per_second: of one client address.
-      max_batch_size: texts that go through the model at a time.
-      max_wait_ms: how long a text waits for others, to make a batch.
+      max_batch_size: texts in a batch.
+      max_wait_ms: how long a text waits for others to fill a batch.
       max_queue: texts that may wait, for each endpoint.
     """
 
@@ -29,12 +29,13 @@ class Settings:
     max_queue: int = 1024
 
     def __post_init__(self):
-        leasts = {"max_wait_ms": 0, "max_queue": MAX_TEXTS}
+        minimums = {"max_wait_ms": 0, "max_queue": MAX_TEXTS}
         for field in dataclasses.fields(self):
-            least = leasts[field.name] if field.name in leasts else 1
+            minimum = minimums[field.name] if field.name in minimums else 1
             value = getattr(self, field.name)
-            if value < least:
-                why = ", or large requests never find room" if least > 1 else ""
+            if value < minimum:
+                reason = ", so that large requests fit" if minimum > 1 else ""
                 raise ValueError(
-                    f"--{field.name} must be {least} or more{why}; received {value}"
+                    f"--{field.name} must be {minimum} or more{reason}; received "
+                    f"{value}"
                 )

@@ -1,10 +1,10 @@
-"""What the tests of transformers have done here, in the environment of the product.
+"""Runs this project for the tests of transformers, in the product's environment.
 
 python -m tests.interop.our_side write FOLDER
 python -m tests.interop.our_side read HUGGING_FACE_FOLDER OUTPUTS.npz
 
 `write` makes a folder for each case: `hf`, which transformers is to load, and
-`outputs.npz`, the inputs and what our network computes from them. `read` computes the
+`outputs.npz`, the inputs and this project's outputs. `read` computes the
 same from a folder that transformers saved.
 """
 
@@ -14,24 +14,28 @@ import sys
 
 import numpy as np
 
-from albert_tf import task_models
-from albert_tf.interchange import hugging_face, ours, portable, tables
-from tests import portable_models, small_run
+from albert_tf.interchange import hugging_face, native, portable, weight_map
+from albert_tf.model import task_model
+from tests.support import portable_models, small_run
 
 _PARTS = {
     "model": (portable.ENCODER, portable.POOLER),
     "masked_lm": (portable.ENCODER, portable.MASKED_LM),
 }
 _HEADS = {
-    "classification": portable.TaskHead("classification", ("no", "yes", "perhaps")),
-    "regression": portable.TaskHead("regression"),
-    "token_classification": portable.TaskHead("token_classification", ("O", "B", "I")),
-    "span": portable.TaskHead("span"),
-    "multiple_choice": portable.TaskHead("multiple_choice"),
+    "classification": portable.TaskHeadConfig(
+        "classification", ("no", "yes", "perhaps")
+    ),
+    "regression": portable.TaskHeadConfig("regression"),
+    "token_classification": portable.TaskHeadConfig(
+        "token_classification", ("O", "B", "I")
+    ),
+    "span": portable.TaskHeadConfig("span"),
+    "multiple_choice": portable.TaskHeadConfig("multiple_choice"),
 }
 
 
-def cases() -> dict[str, portable.Portable]:
+def cases() -> dict[str, portable.PortableModel]:
     """The models by name."""
     made = {
         f"sharing-{name}": portable_models.draw(name)
@@ -51,8 +55,8 @@ def cases() -> dict[str, portable.Portable]:
     return made
 
 
-def outputs_of(model: portable.Portable) -> dict[str, np.ndarray]:
-    """What our network computes on `portable_models.batch`."""
+def outputs_of(model: portable.PortableModel) -> dict[str, np.ndarray]:
+    """Outputs of this project's model for `portable_models.batch`."""
     features = portable_models.batch(model.config)
     if model.head is None:
         missing = dict(portable_models.draw().weights)
@@ -81,11 +85,11 @@ def outputs_of(model: portable.Portable) -> dict[str, np.ndarray]:
     settings = {"dropout_rate": 0.1} if model.head.kind != "span" else {}
     if model.head.labels:
         settings["num_classes"] = len(model.head.labels)
-    network = task_models.build_task_model(
+    network = task_model.build_task_model(
         model.config, model.head.kind, seed=1, **settings
     )
     for name, value in model.weights.items():
-        ours.by_path(network, name).assign(value)
+        native.by_path(network, name).assign(value)
     if model.head.kind == "multiple_choice":
         features = {name: value[None] for name, value in features.items()}
     found = network(features)._asdict()
@@ -99,13 +103,17 @@ _HEADS_OF_TRAINING = ("masked_lm/", "sentence_order/")
 def _write(folder: pathlib.Path) -> None:
     for name, model in cases().items():
         (folder / name / "hf").mkdir(parents=True)
-        hugging_face.write(model, str(folder / name / "hf"), tables.Report())
+        hugging_face.write(
+            model, str(folder / name / "hf"), weight_map.ConversionReport()
+        )
         features = portable_models.batch(model.config)
         np.savez(folder / name / "outputs.npz", **features, **outputs_of(model))
 
 
 def _read(folder: str, path: str) -> None:
-    model = hugging_face.read(folder, portable.ReadOptions(), tables.Report())
+    model = hugging_face.read(
+        folder, portable.ReadOptions(), weight_map.ConversionReport()
+    )
     np.savez(path, **outputs_of(model))
 
 

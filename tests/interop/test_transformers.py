@@ -1,4 +1,4 @@
-"""transformers computes from our folders what we do, and we from its."""
+"""transformers and this project compute the same from each other's folders."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 
 def _load(path: pathlib.Path):
-    """The model, in the class that its configuration names; nothing may be drawn."""
+    """The model, of the class in its configuration; no weight may be missing."""
     described = json.loads((path / "config.json").read_text())
     model_class = getattr(transformers, described["architectures"][0])
     model, info = model_class.from_pretrained(path, output_loading_info=True)
@@ -70,7 +70,7 @@ def _load(path: pathlib.Path):
 
 
 def _outputs_of(model, arrays) -> dict[str, np.ndarray]:
-    """Their outputs by our names."""
+    """Outputs of transformers by native names."""
     inputs = {
         "input_ids": torch.tensor(arrays["input_ids"]).long(),
         "attention_mask": torch.tensor(arrays["input_mask"]).long(),
@@ -118,7 +118,7 @@ def test_outputs_are_equal(folder, name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_transformers_saves_is_read(folder, name, tmp_path):
-    """Also changed weights: what is compared is no leftover of our own files."""
+    """With changed weights, so that no file of this project is compared with itself."""
     model = _load(folder / name / "hf")
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -171,7 +171,7 @@ REASONS = (
     # It knows special pieces in a text; here text cannot make a special id.
     "a special piece",
     # "1990," is cut again here, as in the original.
-    "a comma behind a digit",
+    "a comma after a digit",
     # "000" as "0 00" or as "00 0": both score the same.
     "a tie",
 )

@@ -1,0 +1,51 @@
+"""Records for benchmarks, made from the demonstration's text by data_prep's binaries.
+
+They are kept, and made again only for another recipe. The binaries run as processes,
+since albert_tf does not import data_prep.
+"""
+
+import hashlib
+import json
+import os
+
+from albert_tf.benchmarks import binaries
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files
+from albert_tf.data import schema
+
+
+def make_records(work_dir: str, config: config_lib.Config) -> str:
+    """The folder of a recipe's records, which are made if they do not exist.
+
+    Args:
+      work_dir: an absolute path; keeps the text, vocabularies and records.
+      config: the recipe; model.vocab_size, text and data determine the records.
+
+    Raises:
+      ValueError: they cannot be made.
+    """
+    files.make_folder(work_dir)
+    corpus = os.path.join(work_dir, "corpus.txt")
+    vocab = os.path.join(work_dir, f"vocab-{config.model.vocab_size}.model")
+    values = config_io.to_dict(config)
+    settings = values["text"], values["data"], config.model.vocab_size
+    key = json.dumps([*settings, schema.FORMAT_VERSION]).encode()
+    name = f"records-{hashlib.sha256(key).hexdigest()[:12]}"
+    records = os.path.join(work_dir, name)
+    if not files.exists(corpus):
+        binaries.run_module("data_prep.demo_corpus", f"--output={corpus}")
+    if not files.exists(vocab):
+        size = f"--vocab_size={config.model.vocab_size}"
+        arguments = (f"--input={corpus}", f"--output={vocab}", size)
+        binaries.run_module("data_prep.train_vocab", *arguments)
+    if not files.exists(os.path.join(records, schema.MANIFEST_FILE)):
+        recipe = os.path.join(work_dir, f"{name}.json")
+        files.write_bytes(recipe, config_io.to_json(config).encode())
+        binaries.run_module(
+            "data_prep.create_pretraining_data",
+            f"--config={recipe}",
+            f"--input={corpus}",
+            f"--vocab_model={vocab}",
+            f"--output_dir={records}",
+        )
+    return records

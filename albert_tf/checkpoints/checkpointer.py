@@ -1,0 +1,299 @@
+"""Checkpoints of a run: written while it trains, and restored strictly."""
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from albert_tf.core import files
+from albert_tf.data import schema
+
+BEST_FILE = "best_checkpoint.json"
+_NAME = "model.ckpt"
+# Raised while a storage cannot be reached; none of them says that a file is damaged.
+TRANSIENT_STORAGE_ERRORS = (
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.UnauthenticatedError,
+    tf.errors.UnavailableError,
+)
+
+
+class Checkpointer:
+    """Saves and restores the parts of a run in `model_dir`.
+
+    A thread writes a checkpoint from copies of the variables while training continues.
+    A checkpoint counts once it is complete: then the file `checkpoint`, which names the
+    newest, is replaced, and older checkpoints are removed except the last `keep` and
+    the best.
+    """
+
+    def __init__(
+        self, model_dir: str, keep: int, parts: Mapping[str, object], is_chief: bool
+    ):
+        """Prepares to save and restore.
+
+        Args:
+          model_dir: the run's directory.
+          keep: how many of the last checkpoints to keep.
+          parts: trackable objects by their names in the checkpoint.
+          is_chief: whether this process writes.
+        """
+        self._model_dir = model_dir
+        self._keep = keep
+        self._checkpoint = tf.train.Checkpoint(**parts)
+        # TensorFlow creates this counter when it saves; created now, so that all
+        # checkpoints have it.
+        self._checkpoint.save_counter  # noqa: B018 (reading it makes it)
+        self._is_chief = is_chief
+        self._paths = _existing(model_dir)
+        self._begun: str | None = None
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self.best = _read_best(model_dir)
+
+    def restore(self, use_previous: bool = False) -> tuple[int | None, list[str]]:
+        """Restores the newest checkpoint.
+
+        Args:
+          use_previous: whether to take an older one if the newest is damaged.
+
+        Returns:
+          Its step, or None if there is none, and lines about skipped checkpoints.
+
+        Raises:
+          ValueError: the checkpoint is damaged or of another model; or all are.
+        """
+        skipped: list[str] = []
+        while self._paths:
+            path = self._paths[-1]
+            try:
+                with _named_errors(path):
+                    self._checkpoint.read(path).assert_consumed()
+                # The best may be one that was skipped, or was never completed.
+                if self.best and self._path_of(self.best["step"]) not in self._paths:
+                    self.best = None
+                return step_of(path), skipped
+            except ValueError as error:
+                if not use_previous:
+                    raise ValueError(f"{error}{self._offer()}") from error
+                skipped.append(str(error))
+            self._paths.pop()
+        if skipped:
+            raise ValueError(f"all checkpoints are damaged: {skipped[-1]}")
+        return None, skipped
+
+    def _offer(self) -> str:
+        if len(self._paths) < 2:
+            return ""
+        return (
+            f". The one before it is {self._paths[-2]}: --use_previous_checkpoint "
+            "resumes from it"
+        )
+
+    def save(self, step: int, metric: float | None = None, wait: bool = False) -> None:
+        """Starts to save under `step`, once the previous checkpoint is written.
+
+        Args:
+          step: the present step.
+          metric: the metric of this checkpoint, if it is the best so far.
+          wait: whether to return only once the checkpoint is complete.
+
+        Raises:
+          OSError: the previous checkpoint could not be written.
+          tf.errors.OpError: with `wait`, this checkpoint cannot be written.
+        """
+        if self._is_chief:
+            self.wait()
+        best = None
+        if metric is not None:
+            # Every process of a run must know it: early stopping depends on it.
+            best = self.best = {"step": step, "metric": metric}
+        if not self._is_chief:
+            return
+        path = self._path_of(step)
+
+        def publish(written: str) -> None:
+            with self._lock:
+                try:
+                    self._publish(written, best)
+                except (OSError, tf.errors.OpError) as error:
+                    if wait:
+                        raise
+                    self._failure = error  # raised by `wait`, in the other thread
+
+        self._begun = path
+        # TensorFlow's thread reports an error only at the next save; the last save is
+        # synchronous, so that its error is not lost.
+        options = tf.train.CheckpointOptions(
+            enable_async=not wait, experimental_write_callbacks=[publish]
+        )
+        self._checkpoint.write(path, options)
+
+    def wait(self) -> None:
+        """Waits until the checkpoint that was started is written.
+
+        Raises:
+          OSError: it could not be.
+        """
+        if self._begun is None:
+            return
+        self._checkpoint.sync()
+        with self._lock:
+            if self._begun not in self._paths:
+                reason = self._failure or "is the disk full, or the directory removed?"
+                raise OSError(
+                    f"the checkpoint {self._begun} could not be written: {reason}"
+                )
+
+    def mark_best(self, step: int, metric: float) -> None:
+        """Marks the checkpoint of `step`, which is written, as the best so far."""
+        if self._is_chief:
+            self.wait()
+        self.best = {"step": step, "metric": metric}
+        if self._is_chief:
+            self._write_best(self.best)
+
+    def _publish(self, path: str, best: dict | None) -> None:
+        """Makes a complete checkpoint the newest, and removes those not to be kept."""
+        if best is not None:
+            self._write_best(best)
+        paths = [known for known in self._paths if known != path] + [path]
+        kept = paths[-self._keep :]
+        if self.best:
+            best_path = self._path_of(self.best["step"])
+            kept = [known for known in paths if known in kept or known == best_path]
+        # Read by tf.train.latest_checkpoint; relative, so that the directory may move.
+        names = [os.path.basename(known) for known in kept]
+        lines = [f'model_checkpoint_path: "{os.path.basename(path)}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+        text = "".join(f"{line}\n" for line in lines)
+        files.write_bytes(self._path(schema.CHECKPOINT_FILE), text.encode())
+        self._paths = kept
+        # A file that cannot be removed now is removed after the next save.
+        with contextlib.suppress(OSError, tf.errors.OpError):
+            self._remove_older(step_of(path))
+
+    def _remove_older(self, newest: int) -> None:
+        """Removes checkpoints not to be kept, and parts left by a killed process.
+
+        Later ones stay: they are damaged ones that were skipped.
+        """
+        kept = {os.path.basename(path) for path in self._paths}
+        for name in tf.io.gfile.listdir(self._model_dir):
+            stem = name.partition(".index")[0].partition(".data-")[0]
+            is_checkpoint = stem != name and stem.startswith(f"{_NAME}-")
+            if is_checkpoint and stem not in kept and step_of(stem) < newest:
+                tf.io.gfile.remove(self._path(name))
+
+    def _write_best(self, best: dict) -> None:
+        text = json.dumps(best) + "\n"
+        files.write_bytes(self._path(BEST_FILE), text.encode())
+
+    def _path_of(self, step: int) -> str:
+        return path_of_step(self._model_dir, step)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._model_dir, name)
+
+
+def _existing(model_dir: str) -> list[str]:
+    """Returns the paths of the checkpoints of a directory, the oldest first.
+
+    Raises:
+      ValueError: the file that names them cannot be read.
+    """
+    try:
+        state = tf.train.get_checkpoint_state(model_dir)
+    except ValueError:  # it is empty
+        state = None
+    if state is not None:
+        return list(state.all_model_checkpoint_paths)
+    path = os.path.join(model_dir, schema.CHECKPOINT_FILE)
+    if tf.io.gfile.exists(path):
+        raise ValueError(
+            f"{path}, which names the newest checkpoint, cannot be read. If the "
+            "storage is unavailable, repeat the command later; else give another "
+            "--model_dir"
+        )
+    return []
+
+
+def _read_best(model_dir: str) -> dict | None:
+    """Returns `step` and `metric` of the best checkpoint, or None."""
+    path = os.path.join(model_dir, BEST_FILE)
+    if not files.exists(path):
+        return None
+    try:
+        best = json.loads(files.read_bytes(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(best, dict) or not isinstance(best.get("step"), int):
+        raise ValueError(
+            f"{path} must name the step of the best checkpoint; received {best!r}"
+        )
+    return best
+
+
+def step_of(path: str) -> int:
+    """Returns the step of a checkpoint, the end of its prefix."""
+    return int(path.rpartition("-")[2])
+
+
+def best_path(model_dir: str) -> str | None:
+    """Returns the prefix of the best checkpoint of a run, or None."""
+    best = _read_best(model_dir)
+    return None if best is None else path_of_step(model_dir, best["step"])
+
+
+def path_of_step(model_dir: str, step: int) -> str:
+    """Returns the prefix of the checkpoint of a step, which need not exist."""
+    return os.path.join(model_dir, f"{_NAME}-{step}")
+
+
+def newest_path(model_dir: str) -> str:
+    """Returns the prefix of the newest checkpoint of a directory.
+
+    Raises:
+      ValueError: there is none.
+    """
+    path = tf.train.latest_checkpoint(model_dir)
+    if path is None:
+        raise ValueError(
+            f"--model_dir must hold a checkpoint; {model_dir} has none. Train one "
+            "with albert_tf.pretrain, or albert_tf.finetune"
+        )
+    return path
+
+
+def restore_parts(path: str, **parts: object) -> None:
+    """Restores parts of a checkpoint by their names in it, and nothing else.
+
+    Raises:
+      ValueError: the checkpoint is damaged, or a part does not fit.
+    """
+    checkpoint = tf.train.Checkpoint(**parts)
+    with _named_errors(path):
+        status = checkpoint.read(path)
+        status.assert_existing_objects_matched()
+        status.expect_partial()
+
+
+@contextlib.contextmanager
+def _named_errors(path: str):
+    """Raises TensorFlow's errors for a checkpoint that does not fit as one line."""
+    try:
+        yield
+    except TRANSIENT_STORAGE_ERRORS:
+        raise
+    except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(
+            f"the checkpoint {path} cannot be restored into this model: {reason}. It "
+            "is damaged or of another configuration; give another --model_dir, or the "
+            "configuration in its config.json"
+        ) from error

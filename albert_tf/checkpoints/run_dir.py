@@ -1,0 +1,157 @@
+"""The directory of a run: configuration, vocabulary and manifest."""
+
+import hashlib
+import io
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files
+from albert_tf.data import schema
+from albert_tf.devices import strategies
+
+# The position in the data follows from these and the step.
+_OF_DATA_ORDER = ("batch_size", "seed", "shuffle_buffer")
+# With dynamic masking, masks follow from these.
+_OF_MASKS = (
+    "masked_lm_rate",
+    "max_predictions_per_seq",
+    "max_ngram",
+    "ngram_distribution",
+    "whole_words",
+)
+
+
+def check(
+    config: config_lib.Config, data_dir: str, manifest: schema.Manifest, model_dir: str
+) -> list[str]:
+    """Compares a run with the run that its directory already holds.
+
+    Args:
+      config: of the run that starts or resumes.
+      data_dir: its records.
+      manifest: theirs.
+      model_dir: the directory, which need not exist.
+
+    Returns:
+      Lines about differences that are allowed.
+
+    Raises:
+      ValueError: it holds a run of another model, vocabulary or order of the data, or
+        its name is not allowed.
+    """
+    check_name(model_dir)
+    notes: list[str] = []
+    vocab = read_vocab(data_dir, manifest)
+    config_path = os.path.join(model_dir, schema.CONFIG_FILE)
+    if files.exists(config_path):
+        before = config_io.read(config_path)
+        notes += _compare_settings(before, config, model_dir)
+    vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)
+    if files.exists(vocab_path) and files.read_bytes(vocab_path) != vocab:
+        raise ValueError(
+            f"{model_dir} holds a run whose vocabulary is not that of the records in "
+            f"{data_dir}. Give another --model_dir, or the records of that run"
+        )
+    manifest_path = os.path.join(model_dir, schema.MANIFEST_FILE)
+    text = files.read_bytes(os.path.join(data_dir, schema.MANIFEST_FILE))
+    if files.exists(manifest_path) and files.read_bytes(manifest_path) != text:
+        notes.append(
+            f"the records in {data_dir} are not those of the run so far: from now on "
+            "these are read, from the position of the step"
+        )
+    return notes
+
+
+def check_name(model_dir: str) -> None:
+    """Raises ValueError if checkpoints in the directory could not be restored."""
+    if set(model_dir) & set("*?[]"):
+        raise ValueError(
+            "--model_dir must not contain any of * ? [ ], which TensorFlow reads as a "
+            f"pattern when it restores a checkpoint; received {model_dir!r}"
+        )
+
+
+def write(
+    config: config_lib.Config, data_dir: str, manifest: schema.Manifest, model_dir: str
+) -> None:
+    """Writes configuration, vocabulary and manifest to `model_dir`.
+
+    Raises:
+      ValueError: it cannot be written.
+    """
+    vocab = read_vocab(data_dir, manifest)
+    text = files.read_bytes(os.path.join(data_dir, schema.MANIFEST_FILE))
+    try:
+        files.make_folder(model_dir)
+        for name, content in (
+            (schema.CONFIG_FILE, config_io.to_json(config).encode()),
+            (schema.VOCAB_FILE, vocab),
+            (schema.MANIFEST_FILE, text),
+        ):
+            files.write_bytes(os.path.join(model_dir, name), content)
+    except (OSError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"--model_dir must be a writable directory: {error}"
+        ) from error
+
+
+def _compare_settings(before, config: config_lib.Config, model_dir: str) -> list[str]:
+    """Refuses settings that make it another run; returns the other differences."""
+    of_data = _OF_MASKS if config.data.masking == "dynamic" else ()
+    fixed = {"model": None, "optimizer": None, "train": _OF_DATA_ORDER, "data": of_data}
+    refused, told = [], []
+    for section, names in fixed.items():
+        old = config_io.to_dict(before)[section]
+        new = config_io.to_dict(config)[section]
+        for name in old:
+            if old[name] == new[name]:
+                continue
+            change = f"{section}.{name} was {old[name]} and is {new[name]}"
+            if names is None or name in names:
+                refused.append(change)
+            elif section == "train":
+                told.append(f"{change} from now on")
+    if refused:
+        raise ValueError(
+            f"{model_dir} holds a run with other settings: {', '.join(refused)}. Give "
+            "another --model_dir (and this one as --init_checkpoint, to start with its "
+            "weights), or the settings of that run"
+        )
+    return told
+
+
+def read_vocab(data_dir: str, manifest: schema.Manifest) -> bytes:
+    """Returns the vocabulary beside records, checked against their manifest.
+
+    Raises:
+      ValueError: it is missing, or another one.
+    """
+    path = os.path.join(data_dir, schema.VOCAB_FILE)
+    if not files.exists(path):
+        raise ValueError(
+            f"records must have their vocabulary beside them; there is no {path}. Copy "
+            "it there, or make the records again"
+        )
+    vocab = files.read_bytes(path)
+    if hashlib.sha256(vocab).hexdigest() != manifest.vocab_sha256:
+        raise ValueError(
+            f"{path} is not the vocabulary that the records were made with: its "
+            "sha256 is not that of the manifest. Put that one back, or make the "
+            "records again"
+        )
+    return vocab
+
+
+def keep_batch(strategy, batch, model_dir: str, step: int) -> str:
+    """Writes this process's part of a batch as .npz; returns its path."""
+    parts = strategies.local_values(strategy, batch)
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    suffix = strategies.worker_suffix(strategy)
+    path = os.path.join(model_dir, f"bad_batch-{step}{suffix}.npz")
+    files.write_bytes(path, content.getvalue())
+    return path

@@ -1,0 +1,1 @@
+"""Configuration, paths, random numbers, kernels and command lines."""

@@ -1,0 +1,100 @@
+"""Start of every binary, and one-line errors for what a user can fix."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+from absl import app, flags, logging
+
+from albert_tf.core import files
+
+
+def run(
+    main: Callable[[Sequence[str]], None], define_flags: Callable[[], None]
+) -> None:
+    """Defines the flags and runs `main` with the remaining command line.
+
+    Information lines of absl, and TensorFlow's of every checkpoint, would break up the
+    progress line, so they are off; --verbosity=0 shows them.
+    """
+    define_flags()
+    logging.set_verbosity(logging.WARNING)
+    app.run(main)
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Ends the process with `error: …` on one line, exit code 1, no traceback.
+
+    For what a user can fix: values, files, and TensorFlow's errors about files. Any
+    other exception is a bug and keeps its traceback. Ctrl-C ends the process with a
+    line and the shell's exit code for it, 130.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(
+            "\ninterrupted; the same command resumes or starts again", file=sys.stderr
+        )
+        sys.exit(130)
+    except _user_errors() as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _user_errors() -> tuple[type[BaseException], ...]:
+    errors: tuple[type[BaseException], ...] = (ValueError, FloatingPointError, OSError)
+    # If TensorFlow was not imported, none of its errors can occur.
+    tensorflow = sys.modules.get("tensorflow")
+    return errors if tensorflow is None else (*errors, tensorflow.errors.OpError)
+
+
+def refuse_arguments(argv: Sequence[str]) -> None:
+    """Raises a ValueError if the command line has an argument that is not a flag.
+
+    Args:
+      argv: the program's name and the arguments that absl did not parse.
+    """
+    if len(argv) > 1:
+        raise ValueError(
+            f"arguments must be flags; received {argv[1]!r}. Quote globs, so that the "
+            "shell does not expand them, and repeat a flag for each of its values"
+        )
+
+
+def require_directories(flag_values: flags.FlagValues, *names: str) -> None:
+    """Raises ValueError if a directory that a flag names does not exist.
+
+    Args:
+      flag_values: the parsed flags.
+      *names: of flags with one path or a list of paths; an empty path is ignored.
+    """
+    for name in names:
+        value = getattr(flag_values, name)
+        for path in [value] if isinstance(value, str) else value:
+            if path and not files.is_folder(path):
+                raise ValueError(f"--{name}: there is no directory {path}")
+
+
+def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
+    """Raises ValueError if a flag names neither a directory nor a checkpoint's prefix.
+
+    Args:
+      flag_values: the parsed flags.
+      name: of the flag; an empty path is ignored.
+    """
+    path = getattr(flag_values, name)
+    if path and not (files.is_folder(path) or files.exists(f"{path}.index")):
+        raise ValueError(
+            f"--{name} must be the directory of a run, or the prefix of a checkpoint "
+            f"such as RUN/model.ckpt-500; there is no {path}.index"
+        )
+
+
+def check_output_dir(output_dir: str, run_dirs: Sequence[str]) -> None:
+    """Raises ValueError if the output directory is one of the runs' directories."""
+    if output_dir.rstrip("/") in {path.rstrip("/") for path in run_dirs}:
+        raise ValueError(
+            "--output_dir must be another directory than that of a run, whose results "
+            f"would be overwritten; received {output_dir}"
+        )

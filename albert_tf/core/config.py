@@ -1,0 +1,321 @@
+"""The configuration: frozen dataclasses, one for each section.
+
+A recipe (`configs/NAME.py`) returns a `Config` from `get_config()`. Each default is
+written once, here, with the rule that its values follow. `config_io` reads recipes and
+saved configurations, and applies overrides such as `train.batch_size=512`.
+"""
+
+import dataclasses
+
+from albert_tf.core import task_config, validation
+
+SHARINGS = ("all", "attention", "feed_forward", "none")
+ACTIVATIONS = ("gelu_tanh", "gelu_exact", "relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(validation.Section, name="model"):
+    """The encoder and its pre-training heads (ALBERT paper, section 3.1).
+
+    `embedding_size` is E, `hidden_size` H, `num_layers` L, `num_heads` N and
+    `vocab_size` V. If E equals H there is no projection: with `sharing` "none" that is
+    BERT.
+
+    `sharing` names the parts of a block that all layers share, each with its layer
+    norm: "all" is ALBERT. `num_groups` splits the layers into that many runs of
+    consecutive layers that share only among themselves; they are equally long unless
+    `uneven_groups` is set. A layer is `num_inner_groups` blocks in sequence, each with
+    its own parameters.
+    """
+
+    vocab_size: int = validation.at_least(1, default=30000)
+    embedding_size: int = validation.at_least(1, default=128)
+    hidden_size: int = validation.at_least(1, default=768)
+    num_layers: int = validation.at_least(1, default=12)
+    sharing: str = validation.one_of(SHARINGS, default="all")
+    num_groups: int = validation.at_least(1, default=1)
+    uneven_groups: bool = False
+    num_inner_groups: int = validation.at_least(1, default=1)
+    num_heads: int = validation.at_least(1, default=12)
+    intermediate_size: int = validation.at_least(1, default=3072)
+    activation: str = validation.one_of(ACTIVATIONS, default="gelu_tanh")
+    max_positions: int = validation.at_least(1, default=512)
+    type_vocab_size: int = validation.at_least(1, default=2)
+    hidden_dropout_rate: float = validation.in_range(0, 1, "[)", default=0.0)
+    attention_dropout_rate: float = validation.in_range(0, 1, "[)", default=0.0)
+    initializer_range: float = validation.above(0, default=0.02)
+    layer_norm_epsilon: float = validation.above(0, default=1e-12)
+
+    def __post_init__(self):
+        super().__post_init__()
+        validation.require(
+            self.hidden_size % self.num_heads == 0,
+            "model.hidden_size must be a multiple of model.num_heads",
+            (self.hidden_size, self.num_heads),
+        )
+        validation.require(
+            self.num_groups == 1 or self.sharing != "none",
+            'model.num_groups must be 1 if model.sharing is "none"',
+            self.num_groups,
+        )
+        validation.require(
+            self.num_groups <= self.num_layers,
+            "model.num_groups must not be larger than model.num_layers",
+            (self.num_groups, self.num_layers),
+        )
+        validation.require(
+            self.uneven_groups or self.num_layers % self.num_groups == 0,
+            "model.num_layers must be a multiple of model.num_groups, unless "
+            "model.uneven_groups is set",
+            (self.num_layers, self.num_groups),
+        )
+        validation.require(
+            self.embedding_size <= self.vocab_size,
+            "model.embedding_size must not be larger than model.vocab_size",
+            (self.embedding_size, self.vocab_size),
+        )
+
+
+INPUT_FORMATS = (
+    "text",
+    "lines",
+    "file",
+    "jsonl",
+    "wikiextractor",
+    "mediawiki",
+    "parquet",
+)
+INVALID_UTF8 = ("error", "replace")
+UNICODE_NORMALIZATIONS = ("none", "NFC", "NFKC")
+SENTENCE_SPLITTERS = ("line", "sentencex")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextConfig(validation.Section, name="text"):
+    """Splitting of files into documents, and cleaning.
+
+    `input_format`: "text" has an empty line between documents, "lines" one document per
+    line, "file" one per file, "jsonl" one JSON object per line with the text in
+    `field`, "wikiextractor" that tool's `<doc>` elements, "mediawiki" an XML dump,
+    "parquet" a table with the text in column `field`. A document is dropped if its
+    estimated Jaccard similarity of 5-word shingles to an earlier one is
+    `near_duplicate_threshold` or more; 0 keeps all. If an evaluation set is given, a
+    document must not share `contamination_ngram` consecutive words with it.
+    `keep_languages` are ISO 639-1 codes; an empty list keeps all. `sentence_splitter`
+    is "line" for text with one sentence per line, or "sentencex" to split each line
+    with that library by the rules of `language`.
+    """
+
+    input_format: str = validation.one_of(INPUT_FORMATS, default="text")
+    field: str = "text"
+    invalid_utf8: str = validation.one_of(INVALID_UTF8, default="error")
+    unicode_normalization: str = validation.one_of(
+        UNICODE_NORMALIZATIONS, default="none"
+    )
+    remove_control_characters: bool = True
+    min_document_characters: int = validation.at_least(0, default=0)
+    drop_exact_duplicates: bool = False
+    near_duplicate_threshold: float = validation.zero_or_in_range(0.5, 1, default=0.0)
+    contamination_ngram: int = validation.at_least(1, default=13)
+    keep_languages: tuple[str, ...] = ()
+    sentence_splitter: str = validation.one_of(SENTENCE_SPLITTERS, default="line")
+    language: str = "en"
+
+
+PAIR_LOSSES = ("sop", "nsp", "none")
+MASKINGS = ("static", "dynamic")
+NGRAM_DISTRIBUTIONS = ("shorter", "uniform", "longer")
+COMPRESSIONS = ("none", "gzip")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(validation.Section, name="data"):
+    """Making of records from documents (ALBERT paper, sections 3.1 and 4.1).
+
+    `pair_loss` is "sop" (two consecutive segments, swapped in half of the records),
+    "nsp" (the second segment is from another document in half of them) or "none" (one
+    segment). `masking` is "static" (masks are drawn when the records are made, for each
+    of `dupe_factor` copies) or "dynamic" (the trainer draws new masks in each epoch). A
+    masked span has up to `max_ngram` words; `ngram_distribution` favours "shorter"
+    spans (p(n) ~ 1/n, as in the paper), "longer" ones (p(n) ~ n) or none ("uniform").
+    Without `whole_words` each token counts as a word. `max_predictions_per_seq` limits
+    the masked tokens of a sequence; with 0, `masked_lm_rate` alone does.
+    `heldout_rate` is the fraction of documents kept out of the training records. There
+    are at least `min_shards` training shards, and enough to keep each at about
+    `shard_megabytes` before `compression`.
+    """
+
+    seed: int = validation.in_range(0, 2**63, "[)", default=12345)
+    lower_case: bool = True
+    pair_loss: str = validation.one_of(PAIR_LOSSES, default="sop")
+    max_seq_length: int = validation.in_range(8, 65535, "[]", default=512)
+    short_seq_rate: float = validation.in_range(0, 1, "[]", default=0.1)
+    masking: str = validation.one_of(MASKINGS, default="static")
+    masked_lm_rate: float = validation.in_range(0, 1, "()", default=0.15)
+    max_predictions_per_seq: int = validation.in_range(0, 2**63, "[)", default=0)
+    max_ngram: int = validation.at_least(1, default=3)
+    ngram_distribution: str = validation.one_of(NGRAM_DISTRIBUTIONS, default="shorter")
+    whole_words: bool = True
+    dupe_factor: int = validation.at_least(1, default=10)
+    heldout_rate: float = validation.in_range(0, 1, "[]", default=0.01)
+    min_shards: int = validation.at_least(1, default=8)
+    shard_megabytes: int = validation.at_least(1, default=128)
+    compression: str = validation.one_of(COMPRESSIONS, default="none")
+
+    @property
+    def num_predictions(self) -> int:
+        """The largest number of masked tokens in a record: P of the shapes."""
+        uncapped = max(1, round(self.max_seq_length * self.masked_lm_rate))
+        return min(uncapped, self.max_predictions_per_seq or uncapped)
+
+
+OPTIMIZERS = ("lamb", "adamw")
+DECAYS = ("polynomial", "cosine", "constant")
+DECAY_STARTS = ("start", "warmup_end")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig(validation.Section, name="optimizer"):
+    """LAMB or AdamW, warmup and decay (ALBERT paper, section 4.1; LAMB paper).
+
+    The learning rate rises linearly over `warmup_steps`. Then it falls to 0 at the last
+    step, as a polynomial of power `decay_power` or as a cosine, or stays constant,
+    depending on `decay`. The decay counts its steps from `decay_from`: "start" is the
+    original's (the rate jumps down where warmup ends), "warmup_end" is continuous.
+    `bias_correction` is that of the LAMB paper and of Adam; the original has none.
+    Variables whose name matches a pattern of `exclude_patterns` get neither weight
+    decay nor, under LAMB, a trust ratio.
+    """
+
+    name: str = validation.one_of(OPTIMIZERS, default="lamb")
+    learning_rate: float = validation.above(0, default=0.00176)
+    warmup_steps: int = validation.at_least(0, default=3125)
+    decay: str = validation.one_of(DECAYS, default="polynomial")
+    decay_power: float = validation.above(0, default=1.0)
+    decay_from: str = validation.one_of(DECAY_STARTS, default="start")
+    weight_decay_rate: float = validation.at_least(0, default=0.01)
+    beta_1: float = validation.in_range(0, 1, "[)", default=0.9)
+    beta_2: float = validation.in_range(0, 1, "[)", default=0.999)
+    epsilon: float = validation.above(0, default=1e-6)
+    bias_correction: bool = False
+    clip_norm: float = validation.above(0, default=1.0)
+    exclude_patterns: tuple[str, ...] = ("layer_norm", "bias")
+
+
+COMPUTE_DTYPES = ("float32", "bfloat16")
+BEST_METRICS = (
+    "mlm_loss",
+    "mlm_accuracy",
+    "sentence_order_loss",
+    "sentence_order_accuracy",
+    "next_sentence_loss",
+    "next_sentence_accuracy",
+)
+REMATS = ("none", "attention", "block")
+JIT_COMPILE = ("auto", "on", "off")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig(validation.Section, name="train"):
+    """The training loop: batches, steps, evaluation, checkpoints and compilation.
+
+    `batch_size` counts sequences over all devices. It is split into
+    `accumulation_steps` equal parts, which the model processes one after another.
+    `steps_per_loop` steps run on the device before the host reads the metrics. A batch
+    is made from `num_streams` streams of shards: a multiple of the number of hosts, or
+    0 for one per host. With the same number the batches are the same on any number of
+    hosts. `shuffle_buffer` counts the records of a stream from which the next is drawn.
+
+    `eval_batch_size` counts sequences per device; `eval_batches` limits an evaluation;
+    0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and
+    the one with the best held-out `best_metric`: for a task the name of one of its
+    metrics, or empty for the first of them.
+
+    A step is skipped if its loss or gradient is not finite, or if its loss is more than
+    `max_loss_rise` nats above the running mean of about 100 steps. Up to
+    `max_skipped_steps` of them are counted; one more ends the run. If no step is done
+    within `stall_seconds`, that is logged. `jit_compile` is what XLA compiles: "on" the
+    whole forward and backward pass, "off" nothing; "auto" is "on" with an accelerator,
+    and on a CPU compiles only the operations between matrix products. `remat` trades
+    time for memory: the backward pass computes the activations within "attention", or
+    within each "block", again instead of keeping them.
+    """
+
+    seed: int = validation.at_least(0, default=1)
+    batch_size: int = validation.at_least(1, default=4096)
+    accumulation_steps: int = validation.at_least(1, default=1)
+    num_steps: int = validation.at_least(1, default=125000)
+    steps_per_loop: int = validation.at_least(1, default=100)
+    num_streams: int = validation.at_least(0, default=0)
+    save_every_steps: int = validation.at_least(1, default=5000)
+    keep_checkpoints: int = validation.at_least(1, default=5)
+    best_metric: str = "mlm_loss"
+    eval_every_steps: int = validation.at_least(1, default=5000)
+    eval_batch_size: int = validation.at_least(1, default=256)
+    eval_batches: int = validation.at_least(0, default=0)
+    shuffle_buffer: int = validation.at_least(1, default=10000)
+    max_loss_rise: float = validation.above(0, default=3.0)
+    max_skipped_steps: int = validation.at_least(0, default=0)
+    stall_seconds: float = validation.above(0, default=120.0)
+    compute_dtype: str = validation.one_of(COMPUTE_DTYPES, default="float32")
+    jit_compile: str = validation.one_of(JIT_COMPILE, default="auto")
+    remat: str = validation.one_of(REMATS, default="none")
+
+    def __post_init__(self):
+        super().__post_init__()
+        validation.require(
+            self.batch_size % self.accumulation_steps == 0,
+            "train.batch_size must be a multiple of train.accumulation_steps",
+            (self.batch_size, self.accumulation_steps),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A whole recipe: model, text, data, optimizer, training, and a task if any.
+
+    In fine-tuning, the sizes of the model, `text` and `data` are those of the run whose
+    checkpoint it starts from.
+    """
+
+    model: ModelConfig = ModelConfig()
+    text: TextConfig = TextConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    train: TrainConfig = TrainConfig()
+    task: task_config.TaskConfig = task_config.TaskConfig()
+
+    def __post_init__(self):
+        validation.require(
+            self.data.max_seq_length <= self.model.max_positions,
+            "data.max_seq_length must not be larger than model.max_positions",
+            (self.data.max_seq_length, self.model.max_positions),
+        )
+        if not self.task.name:
+            self._check_pretraining_metric()
+        validation.require(
+            self.optimizer.warmup_steps <= self.train.num_steps,
+            "optimizer.warmup_steps must not be larger than train.num_steps",
+            (self.optimizer.warmup_steps, self.train.num_steps),
+        )
+
+    def check_pretraining(self) -> None:
+        """Raises a ValueError if this is a recipe for fine-tuning."""
+        validation.require(
+            not self.task.name,
+            "task.name must be empty in a recipe for pre-training; "
+            "albert_tf.finetune trains tasks",
+            self.task.name,
+        )
+
+    def _check_pretraining_metric(self) -> None:
+        metric = self.train.best_metric
+        validation.require_choice("train.best_metric", metric, BEST_METRICS)
+        pair = {"sop": "sentence_order", "nsp": "next_sentence"}
+        measured = ("mlm", pair.get(self.data.pair_loss, "mlm"))
+        validation.require(
+            metric.startswith(measured),
+            "train.best_metric must be a metric of masked words, or of the pair loss "
+            f"data.pair_loss={self.data.pair_loss}",
+            metric,
+        )

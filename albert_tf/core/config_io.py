@@ -1,0 +1,257 @@
+"""Recipes, saved configurations and overrides: reads and writes `config.Config`.
+
+A recipe is a Python file (`configs/NAME.py`). A run writes its resolved configuration
+as `config.json`, which is accepted wherever a recipe is.
+"""
+
+import ast
+import dataclasses
+import difflib
+import importlib.util
+import json
+import os
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import files
+
+# Settings of before that have another name now: old key -> new key, and the new words
+# for values that changed too. Files with the old names are still read.
+_RENAMED: dict[str, tuple[str, dict[str, str]]] = {
+    "text.invalid_utf8": ("text.invalid_utf8", {"refuse": "error"}),
+    "data.ngram_law": ("data.ngram_distribution", {}),
+    "task.selection_rate": ("task.selection_fraction", {}),
+    "task.bad_examples": ("task.on_bad_example", {"refuse": "error"}),
+}
+
+
+def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
+    """Loads a recipe or a saved JSON file, and applies overrides.
+
+    Args:
+      path: a recipe (`configs/NAME.py`) or a `config.json` that a run wrote. Empty
+        means the defaults.
+      overrides: `key.sub=value` strings; later ones win.
+
+    Raises:
+      ValueError: the file is missing or not a recipe, or an override names an unknown
+        key or has a value of the wrong type or outside its range.
+    """
+    if not path:
+        base = config_lib.Config()
+    elif not os.path.isfile(path):
+        raise ValueError(
+            f"--config must name a recipe or a config.json; received {path!r}, which "
+            f"is not a file. {_recipes_beside(path)}"
+        )
+    elif path.endswith(".json"):
+        base = read(path)
+    else:
+        base = _load_recipe(path)
+    return override(base, overrides)
+
+
+def read(path: str) -> config_lib.Config:
+    """Reads a `config.json` that a run wrote.
+
+    Args:
+      path: local or remote.
+
+    Raises:
+      ValueError: it is damaged, or holds an unknown key or a wrong value; names the
+        path.
+      OSError: a local file cannot be read.
+      tf.errors.OpError: a remote file cannot be read.
+    """
+    try:
+        return from_json(files.read_bytes(path).decode())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.Config:
+    """Applies `key.sub=value` strings to a configuration.
+
+    All are applied before the result is validated, so that values which are only valid
+    together can be given in any order.
+
+    Raises:
+      ValueError: as for `load`.
+    """
+    values = to_dict(config)
+    for text in overrides:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ValueError(f"--set must read key.sub=value; received {text!r}")
+        section, field = _find_field(key)
+        values[section][field.name] = _parse(key, value, field.type)
+    return from_dict(values)
+
+
+def to_dict(config: config_lib.Config) -> dict[str, dict[str, Any]]:
+    """Converts a configuration to nested values that JSON can hold."""
+    return {
+        section: {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in fields.items()
+        }
+        for section, fields in dataclasses.asdict(config).items()
+    }
+
+
+def to_json(config: config_lib.Config) -> str:
+    """Converts a configuration to JSON text, which `from_json` reads."""
+    return json.dumps(to_dict(config), indent=2) + "\n"
+
+
+def from_json(text: str) -> config_lib.Config:
+    """Reads the configuration that `to_json` wrote.
+
+    Raises:
+      ValueError: the text is not JSON, or holds an unknown key or a wrong value.
+    """
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the configuration is not JSON: {error}") from error
+    return from_dict(values)
+
+
+def from_dict(values: Mapping[str, Mapping[str, Any]]) -> config_lib.Config:
+    """Makes a validated configuration of nested values; absent keys keep defaults.
+
+    Raises:
+      ValueError: as for `from_json`.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"a configuration must be an object; received {values!r}")
+    sections: dict[str, Any] = {}
+    for section, fields in values.items():
+        if section not in _SECTIONS:
+            raise ValueError(_unknown_key(section))
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"{section} must be an object; received {fields!r}")
+        checked = {
+            name: _check(f"{section}.{name}", value)
+            for name, value in with_new_names(section, fields).items()
+        }
+        sections[section] = _SECTIONS[section](**checked)
+    return config_lib.Config(**sections)
+
+
+def with_new_names(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replaces names and values of settings that an earlier version wrote.
+
+    Args:
+      section: of the configuration, such as "data".
+      values: of its settings, by name; unknown names stay.
+
+    Raises:
+      ValueError: a setting has its old and its new name.
+    """
+    renamed: dict[str, Any] = {}
+    for name, value in values.items():
+        key = f"{section}.{name}"
+        new_key, new_values = _RENAMED.get(key, (key, {}))
+        if isinstance(value, str):
+            value = new_values.get(value, value)
+        new_name = new_key.partition(".")[2]
+        if new_name in renamed or (new_name != name and new_name in values):
+            raise ValueError(
+                f"{section}.{new_name} is set twice, also by an earlier name; omit one"
+            )
+        renamed[new_name] = value
+    return renamed
+
+
+_SECTIONS: dict[str, Any] = {
+    field.name: field.type for field in dataclasses.fields(config_lib.Config)
+}
+
+
+def _find_field(key: str) -> tuple[str, dataclasses.Field]:
+    section, _, name = key.partition(".")
+    for field in dataclasses.fields(_SECTIONS.get(section, config_lib.Config)):
+        if section in _SECTIONS and field.name == name:
+            return section, field
+    raise ValueError(_unknown_key(key))
+
+
+def _unknown_key(key: str) -> str:
+    if key in _RENAMED:
+        return f"unknown setting {key!r}; its name is now {_RENAMED[key][0]!r}"
+    known = [
+        f"{section}.{field.name}"
+        for section, cls in _SECTIONS.items()
+        for field in dataclasses.fields(cls)
+    ]
+    by_last_part = {name.split(".")[1]: name for name in known}
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if not close:
+        last = difflib.get_close_matches(
+            key.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.0
+        )
+        close = [by_last_part[last[0]]]
+    return f"unknown setting {key!r}; the nearest valid one is {close[0]!r}"
+
+
+def _parse(key: str, text: str, type_: Any) -> Any:
+    """Converts a command-line value to the type of its field."""
+    if type_ is str:
+        return text
+    if type_ is bool:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise ValueError(f"{key} must be true or false; received {text!r}")
+    if typing.get_origin(type_) is tuple and not text.startswith(("(", "[")):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(
+            f"{key} must be {_type_name(type_)}; received {text!r}"
+        ) from error
+    if type_ is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e5 reads well for a number of steps
+    return value
+
+
+def _check(key: str, value: Any) -> Any:
+    """Returns `value` as the type of the field `key`; floats may be integers."""
+    type_: Any = _find_field(key)[1].type
+    if type_ is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if typing.get_origin(type_) is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
+            return tuple(value)
+    elif isinstance(value, type_) and not (type_ is int and isinstance(value, bool)):
+        return value
+    raise ValueError(f"{key} must be {_type_name(type_)}; received {value!r}")
+
+
+def _type_name(type_: Any) -> str:
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+    return names.get(type_, "a list of texts, such as en,de")
+
+
+def _load_recipe(path: str) -> config_lib.Config:
+    spec = importlib.util.spec_from_file_location("recipe", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--config must name a .py recipe or a .json; received {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        raise ValueError(f"a recipe must define get_config(); {path} does not")
+    return module.get_config()
+
+
+def _recipes_beside(path: str) -> str:
+    folder = os.path.dirname(path) or "configs"
+    if not os.path.isdir(folder):
+        return "Recipes are in configs/."
+    names = sorted(
+        name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"
+    )
+    return f"Recipes there: {', '.join(names)}"

@@ -1,0 +1,102 @@
+"""Rules for the settings of a configuration, each written where its default is.
+
+    @dataclasses.dataclass(frozen=True)
+    class TrainConfig(validation.Section, name="train"):
+        batch_size: int = validation.at_least(1, default=4096)
+
+`TrainConfig(batch_size=0)` then raises "train.batch_size must be at least 1; received
+0".
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+_RULE = "rule"
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """Base of the dataclasses of a configuration, which checks their values.
+
+    Rules about several settings go into a `__post_init__` of the dataclass, after
+    `super().__post_init__()`.
+    """
+
+    _section: ClassVar[str]
+
+    def __init_subclass__(cls, name: str):
+        cls._section = name
+
+    def __post_init__(self):
+        """Checks each setting by its rule.
+
+        Raises:
+          ValueError: one does not hold; names the setting, the rule and the value.
+        """
+        for field in dataclasses.fields(self):
+            if _RULE in field.metadata:
+                holds, rule = field.metadata[_RULE]
+                value = getattr(self, field.name)
+                require(holds(value), f"{self._section}.{field.name} {rule}", value)
+
+
+def one_of(choices: tuple[str, ...], *, default: str) -> Any:
+    """A setting that is one of `choices`; also empty if that is the default."""
+    rule = f"must be one of {', '.join(choices)}{'' if default else ', or empty'}"
+    return _setting(lambda value: value in (*choices, default), rule, default)
+
+
+def at_least(least: float, *, default: Any) -> Any:
+    """A number that is not smaller than `least`."""
+    return _setting(lambda value: value >= least, f"must be at least {least}", default)
+
+
+def above(bound: float, *, default: Any) -> Any:
+    """A number that is larger than `bound`."""
+    return _setting(lambda value: value > bound, f"must be above {bound}", default)
+
+
+def in_range(low: Any, high: Any, bounds: str, *, default: Any) -> Any:
+    """A number between `low` and `high`.
+
+    Args:
+      low: the lower bound.
+      high: the upper bound.
+      bounds: "[]", "[)", "(]" or "()", as intervals are written: a bracket if the
+        bound itself is allowed.
+      default: the value of the setting where none is given.
+    """
+
+    def holds(value: Any) -> bool:
+        return (low <= value if bounds[0] == "[" else low < value) and (
+            value <= high if bounds[1] == "]" else value < high
+        )
+
+    rule = f"must lie in {bounds[0]}{low}, {high}{bounds[1]}"
+    return _setting(holds, rule, default)
+
+
+def zero_or_in_range(low: float, high: float, *, default: float) -> Any:
+    """A number between `low` and `high`, both allowed, or 0, which means off."""
+    return _setting(
+        lambda value: value == 0 or low <= value <= high,
+        f"must be 0 (off) or lie in [{low}, {high}]",
+        default,
+    )
+
+
+def require(condition: bool, rule: str, received: Any) -> None:
+    """Raises a ValueError with the rule and the value unless `condition` is true."""
+    if not condition:
+        raise ValueError(f"{rule}; received {received!r}")
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises a ValueError unless `value` is one of the choices."""
+    require(value in choices, f"{name} must be one of {', '.join(choices)}", value)
+
+
+def _setting(holds: Callable[[Any], bool], rule: str, default: Any) -> Any:
+    """A dataclass field with a rule: a function of the value, and its description."""
+    return dataclasses.field(default=default, metadata={_RULE: (holds, rule)})

@@ -1,0 +1,1 @@
+"""The record format, masking, and the tf.data input pipeline."""

@@ -1,0 +1,112 @@
+"""The manifest of a directory of records: reading, and checks against configuration.
+
+Free of TensorFlow, so that data_prep reads manifests with it too.
+"""
+
+import dataclasses
+import hashlib
+import os
+from typing import Any
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import files
+from albert_tf.data import schema
+
+
+def read_manifest(data_dir: str) -> schema.Manifest:
+    """Reads the manifest of a directory of records.
+
+    Raises:
+      ValueError: there is none, or it is damaged; names the file.
+    """
+    path = os.path.join(data_dir, schema.MANIFEST_FILE)
+    if not files.exists(path):
+        raise ValueError(
+            f"--data_dir must hold records and their {schema.MANIFEST_FILE}; "
+            f"{path} does not exist. Make them with data_prep.create_pretraining_data"
+        )
+    try:
+        manifest = schema.Manifest.from_json(files.read_bytes(path).decode())
+        _require_types(manifest)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return manifest
+
+
+def _require_types(manifest: schema.Manifest) -> None:
+    for name in ("text", "data", "documents", "characters"):
+        _require_type(name, getattr(manifest, name), dict)
+    for name in ("vocab_size", "mask_id", "seq_length", "num_predictions"):
+        _require_type(name, getattr(manifest, name), int)
+    for name, split in manifest.splits.items():
+        _require_type(f"{name}: statistics", split.statistics, dict)
+        _require_type(f"{name}: num_records", split.num_records, int)
+        for shard in split.shards:
+            for field in dataclasses.fields(shard):
+                value = getattr(shard, field.name)
+                _require_type(f"{name}: {field.name} of a shard", value, field.type)
+
+
+def _require_type(name: str, value: Any, expected: Any) -> None:
+    if type(value) is not expected:
+        raise ValueError(f"{name} must be of type {expected.__name__}; got {value!r}")
+
+
+def check_manifest(
+    data_dir: str, manifest: schema.Manifest, config: config_lib.Config
+) -> None:
+    """Compares the manifest with the configuration, and with the sizes of the shards.
+
+    Raises:
+      ValueError: names what differs, both values, and the fix.
+    """
+    model, data, of_records = config.model, config.data, manifest.data
+    rows = [
+        ("vocabulary size", "model.vocab_size", model.vocab_size, manifest.vocab_size),
+        (
+            "sequence length",
+            "data.max_seq_length",
+            data.max_seq_length,
+            manifest.seq_length,
+        ),
+        ("pair loss", "data.pair_loss", data.pair_loss, of_records["pair_loss"]),
+        ("masking", "data.masking", data.masking, of_records["masking"]),
+        ("lower-casing", "data.lower_case", data.lower_case, of_records["lower_case"]),
+    ]
+    if data.masking == "static":  # otherwise the trainer draws the masks
+        rows.append(
+            (
+                "number of predictions",
+                "data.max_predictions_per_seq",
+                data.num_predictions,
+                manifest.num_predictions,
+            )
+        )
+    for what, key, configured, recorded in rows:
+        if configured != recorded:
+            raise ValueError(
+                f"the {what} of the records in {data_dir} is {recorded}, but {key} "
+                f"makes it {configured}; make the records again or pass --set "
+                f"{key}={recorded}"
+            )
+    for split in manifest.splits.values():
+        for shard in split.shards:
+            path = os.path.join(data_dir, shard.name)
+            found = files.size(path) if files.exists(path) else None
+            if found != shard.num_bytes:
+                size = "is missing" if found is None else f"has {found} bytes"
+                raise ValueError(
+                    f"{path} {size}, but the manifest says {shard.num_bytes} bytes; "
+                    "copy or make the records again"
+                )
+
+
+def damaged_shards(data_dir: str, manifest: schema.Manifest) -> list[str]:
+    """Returns the paths of the shards whose SHA-256 is not that of the manifest."""
+    damaged = []
+    for split in manifest.splits.values():
+        for shard in split.shards:
+            path = os.path.join(data_dir, shard.name)
+            if hashlib.sha256(files.read_bytes(path)).hexdigest() != shard.sha256:
+                damaged.append(path)
+    return damaged

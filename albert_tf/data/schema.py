@@ -1,0 +1,172 @@
+"""Format of records and manifests, shared by data_prep and albert_tf.
+
+A record is a `tf.train.Example` whose token features are little-endian bytes without
+padding. The reader makes the padding, the mask and the segment ids from the lengths,
+so that a record holds only what was decided when it was written.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from albert_tf.core import config_io
+
+FORMAT_VERSION = 2
+MANIFEST_FILE = "manifest.json"
+VOCAB_FILE = "vocab.model"
+CONFIG_FILE = "config.json"
+CHECKPOINT_FILE = "checkpoint"  # names the newest checkpoint of a run
+SEEDS_FILE = "seeds.json"
+TRAIN = "train"
+HELDOUT = "heldout"
+SPLITS = (TRAIN, HELDOUT)
+
+# Name: kind. "ids" are bytes of `id_dtype(vocab_size)`, "positions" bytes of
+# POSITION_DTYPE, "bits" one bit per token, the first in the lowest bit of the first
+# byte, "int64" one number.
+_COMMON_FEATURES = {
+    # [num_tokens] with [CLS], segment A, [SEP], segment B, [SEP], or without the last
+    # two if there is only one segment; with masks if masking is static
+    "input_ids": "ids",
+    # [CLS] to the first [SEP], both included
+    "segment_a_length": "int64",
+    # see PAIR_LABELS; 0 without a pair loss (the original's name is kept)
+    "next_sentence_labels": "int64",
+}
+_STATIC_FEATURES = {
+    # [num_masked], ascending
+    "masked_lm_positions": "positions",
+    # [num_masked], the tokens at these positions before masking
+    "masked_lm_ids": "ids",
+}
+_DYNAMIC_FEATURES = {
+    # [num_tokens], 1 if a token begins a word; 0 at special tokens
+    "is_word_start": "bits",
+}
+POSITION_DTYPE = "uint16"
+
+# Labels of sentence-order prediction.
+IN_ORDER, SWAPPED = 0, 1
+# Meaning of the labels 0 and 1, by pair loss.
+PAIR_LABELS = {
+    "sop": ("in order", "swapped"),
+    "nsp": ("next", "random"),
+    "none": ("no pair", ""),
+}
+
+
+def record_features(masking: str) -> dict[str, str]:
+    """Returns the features of a record and their kinds.
+
+    Args:
+      masking: one of `config.MASKINGS`.
+    """
+    own = _STATIC_FEATURES if masking == "static" else _DYNAMIC_FEATURES
+    return {**_COMMON_FEATURES, **own}
+
+
+def id_dtype(vocab_size: int) -> str:
+    """Returns the NumPy name of the dtype of token ids in records."""
+    return "uint16" if vocab_size <= 1 << 16 else "int32"
+
+
+def model_features(seq_length: int, num_predictions: int) -> dict[str, tuple]:
+    """Returns dtype and shape, without the batch axis, of each input of the model.
+
+    Args:
+      seq_length: S, padded length of a sequence.
+      num_predictions: P, padded number of masked tokens.
+    """
+    return {
+        "input_ids": ("int32", (seq_length,)),
+        "input_mask": ("int32", (seq_length,)),
+        "segment_ids": ("int32", (seq_length,)),
+        "masked_lm_positions": ("int32", (num_predictions,)),
+        "masked_lm_ids": ("int32", (num_predictions,)),
+        "masked_lm_weights": ("float32", (num_predictions,)),
+        "next_sentence_labels": ("int32", ()),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One file of records; `sha256` is of its bytes."""
+
+    name: str
+    num_records: int
+    num_bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordSplit:
+    """The shards of one split (train or heldout), and statistics of their records."""
+
+    num_documents: int
+    num_records: int
+    shards: tuple[Shard, ...]
+    statistics: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """Description of a directory of records.
+
+    `text` and `data` are the resolved settings as plain values. `documents` and
+    `characters` count what was read, kept and dropped, by reason. Dynamic masking needs
+    `mask_id` and `reserved_ids`, the ids that are never random replacements.
+    `heldout_unigram_entropy` is the cross-entropy, in nats per token, of the held-out
+    masked tokens (of all held-out tokens if masking is dynamic) under the token
+    frequencies of the training records: the loss of a model that only learnt
+    frequencies. It is None if nothing was held out. `evaluation_digest` is the digest
+    of the evaluation set whose documents were omitted, or empty.
+    """
+
+    text: Mapping[str, Any]
+    data: Mapping[str, Any]
+    vocab_size: int
+    vocab_sha256: str
+    mask_id: int
+    reserved_ids: tuple[int, ...]
+    seq_length: int
+    num_predictions: int
+    documents: Mapping[str, Any]
+    characters: Mapping[str, Any]
+    evaluation_digest: str
+    splits: Mapping[str, RecordSplit]
+    heldout_unigram_entropy: float | None
+    format_version: int = FORMAT_VERSION
+
+    def to_json(self) -> str:
+        """Returns JSON text, which `from_json` reads."""
+        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        """Reads what `to_json` wrote.
+
+        Raises:
+          ValueError: not JSON, of another format version, or a field is missing.
+        """
+        try:
+            values = json.loads(text)
+            version = values["format_version"]
+            if version != FORMAT_VERSION:
+                raise ValueError(
+                    f"the manifest must have format_version {FORMAT_VERSION}; received "
+                    f"{version}. Make the records again"
+                )
+            values["splits"] = {
+                name: RecordSplit(
+                    **{**split, "shards": tuple(Shard(**s) for s in split["shards"])}
+                )
+                for name, split in values["splits"].items()
+            }
+            values["reserved_ids"] = tuple(values["reserved_ids"])
+            for section in ("text", "data"):
+                if isinstance(values[section], dict):
+                    values[section] = config_io.with_new_names(section, values[section])
+            return cls(**values)
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a manifest of records: {error!r}") from error

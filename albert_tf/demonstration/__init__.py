@@ -1,0 +1,1 @@
+"""The demonstration: its stages, and the summary of their results."""

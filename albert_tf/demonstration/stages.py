@@ -1,0 +1,190 @@
+"""Stages of the demonstration: binaries that run one after another, and resume."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from albert_tf.core import config as config_lib
+
+RECORDS, RUN, ANSWERS = "records", "run", "answers.jsonl"
+MASKED_TEXTS = (
+    "The default value is [MASK].",
+    "Returns a [MASK] with the same type as the input.",
+    "A Python [MASK] that contains the names.",
+)
+_STAGES_FILE = "stages.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One binary to run; `output` exists when it is done."""
+
+    name: str
+    output: str
+    command: tuple[str, ...]
+    resumes: bool = False
+
+
+def make_stages(
+    output_dir: str, config_path: str, config: config_lib.Config
+) -> list[Stage]:
+    """All stages, in order."""
+
+    def path(name):
+        return os.path.join(output_dir, name)
+
+    corpus, vocab, records = path("corpus.txt"), path("vocab.model"), path(RECORDS)
+    run, saved_model, answers = path(RUN), path("saved_model"), path(ANSWERS)
+    recipe = f"--config={config_path}"
+    return [
+        Stage("corpus", corpus, ("data_prep.demo_corpus", f"--output={corpus}")),
+        Stage(
+            "vocabulary",
+            vocab,
+            (
+                "data_prep.train_vocab",
+                f"--input={corpus}",
+                f"--output={vocab}",
+                f"--vocab_size={config.model.vocab_size}",
+                "--num_workers=1",
+            ),
+        ),
+        Stage(
+            "records",
+            records,
+            (
+                "data_prep.create_pretraining_data",
+                recipe,
+                f"--input={corpus}",
+                f"--vocab_model={vocab}",
+                f"--output_dir={records}",
+                "--num_workers=1",
+            ),
+        ),
+        Stage(
+            "pretraining",
+            run,
+            (
+                "albert_tf.pretrain",
+                recipe,
+                f"--data_dir={records}",
+                f"--model_dir={run}",
+            ),
+            resumes=True,
+        ),
+        Stage(
+            "export",
+            saved_model,
+            ("albert_tf.export", f"--model_dir={run}", f"--output_dir={saved_model}"),
+        ),
+        Stage(
+            "answers",
+            answers,
+            (
+                "albert_tf.predict",
+                f"--saved_model={saved_model}",
+                "--json",
+                *MASKED_TEXTS,
+            ),
+        ),
+    ]
+
+
+def run_stages(output_dir: str, to_do: Sequence[Stage], recipe: str) -> dict[str, Any]:
+    """Runs the stages that are not done.
+
+    Args:
+      output_dir: `stages.json` there records the stages that are done.
+      to_do: the stages, in order.
+      recipe: text of the resolved configuration; with another one all stages run again.
+
+    Returns:
+      Seconds of each stage by name, including interrupted attempts.
+
+    Raises:
+      ValueError: a stage failed; it has printed the reason.
+    """
+    path = os.path.join(output_dir, _STAGES_FILE)
+    done = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            done = json.load(file)
+    key = recipe
+    for number, stage in enumerate(to_do, 1):
+        key = hashlib.sha256("\n".join((key, *stage.command)).encode()).hexdigest()
+        state = done.get(stage.name, {})
+        if state.get("key") != key:
+            _remove(stage.output)
+            state = {"key": key, "seconds": 0.0, "done": False}
+        title = f"[{number}/{len(to_do)}] {stage.name}"
+        if state["done"] and os.path.exists(stage.output):
+            print(f"{title}: done before, {state['seconds']:.0f} s", flush=True)
+        else:
+            if not stage.resumes:
+                _remove(stage.output)
+            print(
+                f"{title}: python -m {shlex.join(stage.command)}",
+                file=sys.stderr,
+                flush=True,
+            )
+            done[stage.name] = state
+            # So that a stage that is killed does not look outdated.
+            write_json(path, done)
+            started = time.monotonic()
+            try:
+                run_stage(stage)
+                state["done"] = True
+            finally:
+                state["seconds"] += time.monotonic() - started
+                write_json(path, done)
+        done[stage.name] = state
+    return {stage.name: round(done[stage.name]["seconds"], 1) for stage in to_do}
+
+
+def write_json(path: str, values: dict[str, Any]) -> None:
+    """Writes a JSON file, which appears complete or not at all."""
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(values, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+    os.replace(path + ".tmp", path)
+
+
+def run_stage(stage: Stage) -> None:
+    """Runs the binary of one stage.
+
+    Raises:
+      ValueError: it failed.
+    """
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    # TensorFlow's messages about missing GPUs would hide the progress.
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    command = [sys.executable, "-m", *stage.command]
+    if stage.name != "answers":
+        result = subprocess.run(command, env=environment, check=False)
+    else:
+        result = subprocess.run(
+            command, env=environment, check=False, stdout=subprocess.PIPE
+        )
+        if result.returncode == 0:
+            with open(stage.output, "wb") as file:
+                file.write(result.stdout)
+    if result.returncode:
+        raise ValueError(
+            f"the stage {stage.name} ended with code {result.returncode}; its output "
+            "is above. The same command resumes here"
+        )
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.exists(path):
+        os.remove(path)

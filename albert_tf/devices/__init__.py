@@ -1,0 +1,1 @@
+"""Devices and strategies of tf.distribute: the one room that names them."""

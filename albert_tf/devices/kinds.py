@@ -1,0 +1,3 @@
+"""Kinds of strategies, for flags; no TensorFlow."""
+
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")

@@ -1,0 +1,107 @@
+"""Hosts of a multi-host TPU slice: the number of this one, and the servers of all.
+
+TensorFlow's program for a slice runs on worker 0, and a TensorFlow server on each host
+executes what it sends. All hosts run the same command, which starts the server as a
+separate process: the TPU library belongs to the process that loads it first.
+docs/clusters.md says which parts of this were tried.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+
+SERVER_PORT = 8470
+_METADATA_HOST = "http://metadata.google.internal"
+_METADATA_SECONDS = 10.0
+# How long the other workers wait for worker 0 to save, once a slice is to end.
+_GRACE_SECONDS = 45.0
+
+
+def metadata(name: str, host: str = _METADATA_HOST) -> str:
+    """Returns an attribute of this machine from Google Cloud's metadata server.
+
+    Raises:
+      ValueError: there is no such server, or no such attribute.
+    """
+    request = urllib.request.Request(
+        f"{host}/computeMetadata/v1/instance/attributes/{name}",
+        headers={"Metadata-Flavor": "Google"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_METADATA_SECONDS) as answer:
+            return answer.read().decode()
+    except (urllib.error.URLError, TimeoutError) as error:
+        raise ValueError(
+            f"--tpu=pod needs a TPU VM, whose metadata has {name}; {error}"
+        ) from error
+
+
+def place(host: str = _METADATA_HOST) -> tuple[int, list[str]]:
+    """Returns the number of this worker, and the addresses of all in order."""
+    number = int(metadata("agent-worker-number", host))
+    endpoints = metadata("worker-network-endpoints", host).split(",")
+    return number, [endpoint.split(":")[2] for endpoint in endpoints]
+
+
+def start_server(code: str) -> subprocess.Popen:
+    """Starts this host's server as a process that may load the TPU library."""
+    environment = dict(os.environ)
+    environment.pop("TPU_LOAD_LIBRARY", None)
+    return subprocess.Popen([sys.executable, "-c", code], env=environment)
+
+
+def end_with(parent: int) -> None:
+    """Ends this process once its parent has ended."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(0)
+
+
+def wait_for_servers(
+    addresses: Sequence[str], say: Callable[[str], None], seconds: float = 600.0
+) -> None:
+    """Waits until a server listens on every host.
+
+    Raises:
+      ValueError: one does not within `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    for address in addresses:
+        while not listens(address, SERVER_PORT):
+            if time.monotonic() > deadline:
+                raise ValueError(
+                    f"the TPU host {address} does not answer on port {SERVER_PORT} "
+                    f"after {seconds:.0f} s; is the same command running there?"
+                )
+            say(f"waiting for the TPU host {address}")
+            time.sleep(min(5.0, seconds / 4))
+
+
+def listens(address: str, port: int) -> bool:
+    """Returns whether a port accepts a connection within five seconds."""
+    try:
+        socket.create_connection((address, port), timeout=5.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def serve_until_lost(server: subprocess.Popen, is_ending: Callable[[], bool]) -> None:
+    """Waits until the server of this host ends, with a grace period if all end.
+
+    Args:
+      server: the result of `start_server`.
+      is_ending: returns whether this process was asked to end.
+    """
+    while server.poll() is None and not is_ending():
+        time.sleep(0.5)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while server.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.5)
+    server.kill()
+    server.wait()

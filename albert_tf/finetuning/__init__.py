@@ -1,0 +1,1 @@
+"""Fine-tuning runs: batches, training, prediction and results."""

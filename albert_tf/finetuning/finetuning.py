@@ -1,0 +1,400 @@
+"""Fine-tuning: from a pre-trained model and a task's files to scores.
+
+config = config_io.load("configs/finetune_mrpc.py")
+results = finetuning.fine_tune(config, "run", "glue_data/MRPC", "mrpc")
+"""
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.checkpoints import checkpointer as checkpointer_lib
+from albert_tf.core import config as config_lib
+from albert_tf.devices import strategies
+from albert_tf.finetuning import batches as batches_lib
+from albert_tf.finetuning import initialization, prediction, results_writer, run_dir
+from albert_tf.model import pretraining_model, task_model
+from albert_tf.tasks import base, registry
+from albert_tf.tasks import features as features_lib
+from albert_tf.tasks import predictions as predictions_lib
+from albert_tf.tasks import splits as splits_lib
+from albert_tf.training import loops, objectives, preemption
+from albert_tf.training import trainer as trainer_lib
+
+Predict = Callable[[splits_lib.TaskSplit], predictions_lib.Predictions | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuningOptions:
+    """Options of a run that are not part of its recipe.
+
+    Attributes:
+      strategy: one of `kinds.STRATEGIES`.
+      tpu: the TPU's address, as `strategies.create_strategy` takes it.
+      use_previous_checkpoint: whether to resume from an older checkpoint if the newest
+        is damaged.
+      profile_steps: the first and the last step to profile, if any.
+    """
+
+    strategy: str = "auto"
+    tpu: str = ""
+    use_previous_checkpoint: bool = False
+    profile_steps: tuple[int, int] | None = None
+
+
+def fine_tune(
+    config: config_lib.Config,
+    init_checkpoint: str,
+    data_dir: str,
+    model_dir: str,
+    cache_dir: str | None = None,
+    num_seeds: int = 1,
+    options: FineTuningOptions = FineTuningOptions(),
+) -> dict[str, Any]:
+    """Fine-tunes with one seed or several, resuming from the newest checkpoints.
+
+    Args:
+      config: the recipe; its `task.name` is set.
+      init_checkpoint: as `initialization.read_pretrained_run` takes it.
+      data_dir: the task's files.
+      model_dir: directory to write to; with several seeds, a directory for each in it.
+      cache_dir: keeps features; default: MODEL_DIR/features.
+      num_seeds: number of runs; their seeds count up from `train.seed`.
+      options: devices and what to profile.
+
+    Returns:
+      The results of the run, or the summary of the seeds.
+
+    Raises:
+      ValueError: recipe, checkpoint, data or directory do not fit together.
+      FloatingPointError: the loss is not finite, or rose too far.
+      preemption.Stopped: the process was asked to end, and has saved.
+      strategies.WorkerLostError: another worker of the run is lost.
+    """
+    if cache_dir is None:
+        cache_dir = os.path.join(model_dir, "features")
+    strategy = strategies.create_strategy(options.strategy, options.tpu)
+    strategies.check_python_batches(strategy)
+    with strategies.raise_worker_lost(strategy):
+        # ---- Pre-trained model and task ----
+        pretrained = initialization.read_pretrained_run(init_checkpoint)
+        config = initialization.merge(config, pretrained)
+        tokenizer = initialization.make_tokenizer(pretrained)
+        task = registry.create(config.task)
+        task.learn_labels(data_dir)
+        config = _with_best_metric(config, task.metric_names)
+
+        # ---- One run a seed ----
+        runs: dict[str, config_lib.Config] = {}
+        for seed in range(config.train.seed, config.train.seed + num_seeds):
+            name = f"seed-{seed}" if num_seeds > 1 else ""
+            runs[os.path.join(model_dir, name) if name else model_dir] = _with_seed(
+                config, seed
+            )
+        for seed_dir, seed_config in runs.items():
+            run_dir.check(seed_config, pretrained.vocab, pretrained.path, seed_dir)
+
+        # ---- Data ----
+        task_data = splits_lib.Loader(task, tokenizer, data_dir, cache_dir).load()
+
+        # ---- Train and predict ----
+        results, signals = [], loops.Signals()
+        for seed_dir, seed_config in runs.items():
+            run = SeedRun(
+                strategy,
+                seed_config,
+                pretrained,
+                # Its own task: a task keeps what it was calibrated to.
+                registry.create(config.task, task.labels),
+                task_data,
+                tokenizer.pad_id,
+                signals,
+                options,
+            )
+            results.append((os.path.basename(seed_dir), run.run(seed_dir)))
+        if num_seeds == 1:
+            return results[0][1]
+        return results_writer.summarize_seeds(
+            model_dir, results, strategies.is_chief(strategy)
+        )
+
+
+def _with_seed(config: config_lib.Config, seed: int) -> config_lib.Config:
+    return dataclasses.replace(
+        config, train=dataclasses.replace(config.train, seed=seed)
+    )
+
+
+def _with_best_metric(
+    config: config_lib.Config, metrics: Sequence[str]
+) -> config_lib.Config:
+    """Returns the recipe with the name of the metric that selects the checkpoint."""
+    name = config.train.best_metric or metrics[0]
+    if name not in metrics:
+        raise ValueError(
+            f"train.best_metric must be one of {', '.join(metrics)} for the task "
+            f"{config.task.name}, or empty for the first; received {name!r}"
+        )
+    return dataclasses.replace(
+        config, train=dataclasses.replace(config.train, best_metric=name)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedRun:
+    """The run of one seed.
+
+    Attributes:
+      strategy: the devices.
+      config: the recipe, merged with `pretrained`.
+      pretrained: the pre-trained model.
+      task: with its labels.
+      task_data: its examples and features.
+      pad_id: of <pad>.
+      signals: of this process: a request to end holds for the next seed too.
+      options: those of `fine_tune`.
+    """
+
+    strategy: tf.distribute.Strategy
+    config: config_lib.Config
+    pretrained: initialization.PretrainedRun
+    task: base.Task
+    task_data: splits_lib.TaskData
+    pad_id: int
+    signals: loops.Signals
+    options: FineTuningOptions
+
+    def run(self, model_dir: str) -> dict[str, Any]:
+        """Trains to the end, and predicts with the best checkpoint.
+
+        Args:
+          model_dir: directory of the run, from whose newest checkpoint it resumes.
+
+        Returns:
+          The content of results.json.
+
+        Raises:
+          As `fine_tune`.
+        """
+        started = time.monotonic()
+        # ---- Data ----
+        digest = features_lib.digest(self.task_data.train.features)
+        run_dir.check_data(self.task, digest, model_dir)
+        batcher = self._batcher(self.task_data.train)
+
+        # ---- Model and optimizer ----
+        trainer = self._make_trainer(model_dir)
+
+        # ---- Restore: 1. the newest checkpoint 2. the pre-trained encoder ----
+        notes = [self._describe_data(batcher), *self.task_data.notes]
+        notes += trainer.restore(self.options.use_previous_checkpoint)
+        if trainer.restored_step is None:
+            notes += self._initialize(trainer.model)
+
+        # ---- Loop, to the final save ----
+        predict = self._make_predict(trainer.model)
+
+        def input_fn_at(step: int):
+            return batches_lib.train_input_fn(batcher, self.config.train, step)
+
+        def write_run_dir() -> None:
+            if trainer.is_chief:
+                run_dir.write(
+                    self.config,
+                    self.pretrained.vocab,
+                    self.task,
+                    self.pretrained.path,
+                    digest,
+                    model_dir,
+                )
+
+        trainer.train(
+            input_fn_at,
+            self._make_evaluation(predict),
+            write_run_dir,
+            notes,
+            self.options.profile_steps,
+        )
+
+        # ---- Results, of the best checkpoint ----
+        return self._write_results(trainer, predict, started)
+
+    def _make_trainer(self, model_dir: str) -> trainer_lib.Trainer:
+        train = self.config.train
+        return trainer_lib.Trainer(
+            self.config,
+            model_dir,
+            objectives.TaskObjective(self.task.kind),
+            lambda: task_model.build_task_model(
+                self.config.model,
+                self.task.kind,
+                train.seed,
+                pretraining_model.compute_form(train),
+                **self.task.head_settings(),
+            ),
+            self.strategy,
+            self.signals,
+            layer_rate_decay=self.config.task.layer_decay,
+        )
+
+    def _write_results(
+        self, trainer: trainer_lib.Trainer, predict: Predict, started: float
+    ) -> dict[str, Any]:
+        """Predicts with the best checkpoint, and writes results.json on the chief."""
+        model_dir, best = trainer.model_dir, trainer.checkpointer.best
+        best_path = checkpointer_lib.best_path(model_dir)
+        if best_path is not None:
+            checkpointer_lib.restore_parts(best_path, model=trainer.model)
+        with preemption.StopRequest(self.signals.stop) as request:
+            try:
+                calibration, scores = self._predict_all(
+                    predict, model_dir, trainer.is_chief
+                )
+            except InterruptedError as error:
+                raise preemption.Stopped(request.exit_code, trainer.step) from error
+            init_checkpoint = self.pretrained.path
+            if trainer.is_chief:
+                init_checkpoint = run_dir.read_task(model_dir)["init_checkpoint"]
+            results = {
+                **self._describe(),
+                "init_checkpoint": init_checkpoint,
+                "calibration": calibration,
+                "best_step": best["step"] if best else self.config.train.num_steps,
+                "best_value": best["metric"] if best else None,
+                "scores": scores,
+                "seconds": round(time.monotonic() - started, 1),
+            }
+            if trainer.is_chief:
+                results_writer.write_results(model_dir, results)
+        return results
+
+    def _describe(self) -> dict[str, Any]:
+        """Returns the entries of results.json that are known before training."""
+        config, selection = self.config, self.task_data.selection
+        return {
+            "task": config.task.name,
+            "kind": self.task.kind,
+            "labels": list(self.task.labels),
+            "seed": config.train.seed,
+            "initial_weights": config.task.initial_weights,
+            "num_steps": config.train.num_steps,
+            "best_metric": config.train.best_metric,
+            "selected_on": selection.name if selection else "",
+            "num_examples": {
+                split.name: len(split.examples)
+                for split in (self.task_data.train, *self.task_data.eval_splits)
+            },
+            "left_out": list(self.task_data.notes),
+        }
+
+    def _initialize(self, model: task_model.TaskModel) -> list[str]:
+        if self.config.task.initial_weights == "random":
+            return ["all weights are random: task.initial_weights=random"]
+        return initialization.restore_encoder(model, self.pretrained)
+
+    def _batcher(self, split: splits_lib.TaskSplit) -> batches_lib.FeatureBatcher:
+        return batches_lib.FeatureBatcher(
+            split.features, self.task.kind, self.pad_id, self.config.task.max_seq_length
+        )
+
+    def _describe_data(self, batcher: batches_lib.FeatureBatcher) -> str:
+        run = self.config.train
+        passes = run.num_steps * run.batch_size / batcher.num_items
+        return (
+            f"{self.config.task.name}, seed {run.seed}: "
+            f"{len(self.task_data.train.examples):,} training examples as "
+            f"{batcher.num_items:,} items of {batcher.length} tokens, "
+            f"{passes:.1f} times"
+        )
+
+    def _make_predict(self, model) -> Predict:
+        """Returns a function that predicts a split; None if asked to end."""
+
+        @functools.cache
+        def make_predict(split_name: str) -> prediction.Predict:
+            return prediction.make_predict(
+                self.strategy,
+                model,
+                self._batcher(splits[split_name]),
+                self.config.train.eval_batch_size,
+                self.config.train.jit_compile,
+                self.signals,
+            )
+
+        splits = {split.name: split for split in self.task_data.eval_splits}
+        if self.task_data.selection is not None:
+            splits[self.task_data.selection.name] = self.task_data.selection
+
+        def predict(split: splits_lib.TaskSplit) -> predictions_lib.Predictions | None:
+            found = make_predict(split.name)()
+            if found is None:
+                return None
+            return self.task.postprocess(split.examples, split.features, found)
+
+        return predict
+
+    def _make_evaluation(self, predict: Predict) -> trainer_lib.Evaluation | None:
+        """Returns the evaluation on the split that selects the checkpoint, if any."""
+        split = self.task_data.selection
+        if split is None:
+            return None
+
+        def evaluate() -> dict[str, float] | None:
+            predictions = predict(split)
+            if predictions is None:
+                return None
+            return self.task.compute_metrics(split.examples, predictions)
+
+        return trainer_lib.Evaluation(
+            evaluate,
+            split.name,
+            at_start=False,
+            patience=self.config.task.patience,
+            describe=_scores_line,
+        )
+
+    def _predict_all(
+        self, predict: Predict, model_dir: str, is_chief: bool
+    ) -> tuple[dict[str, float], results_writer.MetricsBySplit]:
+        """Predicts and writes all splits; returns calibration and scores.
+
+        Raises:
+          InterruptedError: the process was asked to end.
+        """
+        selection, known = self.task_data.selection, {}
+        calibration: dict[str, float] = {}
+        if selection is not None:
+            known[selection.name] = _whole(predict(selection))
+            calibration = self.task.calibrate(selection.examples, known[selection.name])
+            if is_chief and calibration:
+                run_dir.add_calibration(model_dir, calibration)
+        scores: results_writer.MetricsBySplit = {}
+        for split in self.task_data.eval_splits:
+            predictions = known.get(split.name) or _whole(predict(split))
+            if not is_chief:
+                continue
+            found = results_writer.write_split(
+                model_dir, self.task, split.name, split.examples, predictions
+            )
+            if found:
+                scores[split.name] = found
+        return calibration, scores
+
+
+def _whole(found: predictions_lib.Predictions | None) -> predictions_lib.Predictions:
+    if found is None:
+        raise InterruptedError(
+            "the predictions were interrupted; the same command resumes"
+        )
+    return found
+
+
+def _scores_line(scores: dict[str, float]) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()
+    )

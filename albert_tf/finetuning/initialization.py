@@ -1,0 +1,132 @@
+"""Initialization of a fine-tuning run from a pre-trained one."""
+
+import dataclasses
+import os
+
+import tensorflow as tf
+
+from albert_tf.checkpoints import checkpointer, warm_start
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files
+from albert_tf.data import schema
+from albert_tf.finetuning import results_reader
+from albert_tf.model import task_model
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+
+# The model settings of a fine-tuning recipe; all others are those of the run.
+_RECIPE_MODEL_SETTINGS = ("hidden_dropout_rate", "attention_dropout_rate")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainedRun:
+    """The run whose weights fine-tuning starts from: pre-trained, or fine-tuned.
+
+    Attributes:
+      path: the prefix of its checkpoint.
+      config: its configuration.
+      vocab: its SentencePiece model.
+    """
+
+    path: str
+    config: config_lib.Config
+    vocab: bytes
+
+
+def read_pretrained_run(init_checkpoint: str) -> PretrainedRun:
+    """Finds checkpoint, configuration and vocabulary of a run.
+
+    Args:
+      init_checkpoint: a run directory, or the prefix of a checkpoint. For a directory,
+        it is the newest checkpoint in pre-training, and the best one (of the best seed)
+        in fine-tuning.
+
+    Raises:
+      ValueError: one of them is missing or damaged.
+    """
+    init_checkpoint = results_reader.best_folder(init_checkpoint)
+    path = warm_start.checkpoint_path(init_checkpoint)
+    found = {}
+    for name in (schema.CONFIG_FILE, schema.VOCAB_FILE):
+        beside = warm_start.find_beside(path, name)
+        if beside is None:
+            raise ValueError(
+                f"--init_checkpoint must be of a run whose {name} is beside the "
+                f"checkpoint or one level up; there is none for {path}"
+            )
+        found[name] = beside
+    config_path = found[schema.CONFIG_FILE]
+    config = config_io.read(config_path)
+    if config.task.name and path != init_checkpoint:
+        path = checkpointer.best_path(os.path.dirname(path)) or path
+    return PretrainedRun(path, config, files.read_bytes(found[schema.VOCAB_FILE]))
+
+
+def merge(recipe: config_lib.Config, pretrained: PretrainedRun) -> config_lib.Config:
+    """Returns the recipe with the model, text and data settings of the run.
+
+    Raises:
+      ValueError: a model setting of the recipe differs from the run's, or the model has
+        fewer positions than the task needs.
+    """
+    defaults, model = config_lib.ModelConfig(), pretrained.config.model
+    rates = {name: getattr(recipe.model, name) for name in _RECIPE_MODEL_SETTINGS}
+    for field in dataclasses.fields(model):
+        ours, theirs = getattr(recipe.model, field.name), getattr(model, field.name)
+        is_set = ours != getattr(defaults, field.name)
+        if field.name not in rates and is_set and ours != theirs:
+            raise ValueError(
+                f"model.{field.name} is that of --init_checkpoint, {theirs}; received "
+                f"{ours}. Omit it: only the dropout rates may differ"
+            )
+    if recipe.task.max_seq_length > model.max_positions:
+        raise ValueError(
+            "task.max_seq_length must not be larger than model.max_positions of "
+            f"--init_checkpoint; received {recipe.task.max_seq_length} and "
+            f"{model.max_positions}. Pass --set "
+            f"task.max_seq_length={model.max_positions}"
+        )
+    return dataclasses.replace(
+        recipe,
+        model=dataclasses.replace(model, **rates),
+        text=pretrained.config.text,
+        data=pretrained.config.data,
+    )
+
+
+def make_tokenizer(pretrained: PretrainedRun) -> tokenizer_lib.Tokenizer:
+    """Creates the tokenizer of the run.
+
+    Raises:
+      ValueError: vocabulary and model differ in size.
+    """
+    tokenizer = tokenizer_lib.Tokenizer(
+        pretrained.vocab, pretrained.config.data.lower_case
+    )
+    expected = pretrained.config.model.vocab_size
+    if tokenizer.vocab_size != expected:
+        raise ValueError(
+            f"the {schema.VOCAB_FILE} of {pretrained.path} has "
+            f"{tokenizer.vocab_size} pieces, but its model has {expected}; restore the "
+            "file of that run"
+        )
+    return tokenizer
+
+
+def restore_encoder(
+    model: task_model.TaskModel, pretrained: PretrainedRun
+) -> list[str]:
+    """Restores the encoder; the head keeps its random weights.
+
+    Returns:
+      A line for the log.
+
+    Raises:
+      ValueError: the checkpoint is damaged or does not fit.
+    """
+    # Without the heads and the optimizer.
+    encoder = tf.train.Checkpoint(encoder=model.encoder)
+    checkpointer.restore_parts(pretrained.path, model=encoder)
+    return [
+        f"{len(model.encoder.variables)} variables of the encoder restored from "
+        f"{pretrained.path}; the head is new"
+    ]

@@ -1,0 +1,245 @@
+"""Reads the results of fine-tuning runs."""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files, validation
+from albert_tf.data import schema
+from albert_tf.tasks import text_files
+from albert_tf.training import metrics_log
+
+RESULTS_FILE = "results.json"
+SEEDS_FILE = schema.SEEDS_FILE
+# The directory of the files for leaderboards.
+PREDICTIONS_DIR = "predictions"
+
+# The keys of answers by kind, a key of `task_model.HEADS`; the last only with labels.
+_SPAN_NAMES = ("question", "context", "prediction", "is_correct")
+ANSWER_NAMES = {
+    "classification": ("text_a", "prediction", "label"),
+    "regression": ("text_a", "prediction", "label"),
+    "token_classification": ("words", "prediction", "label"),
+    "span": _SPAN_NAMES,
+    "answerable_span": _SPAN_NAMES,
+    "multiple_choice": ("context", "question", "options", "prediction", "label"),
+}
+_RESULT_NAMES = (
+    "task",
+    "kind",
+    "labels",
+    "seed",
+    "initial_weights",
+    "init_checkpoint",
+    "num_steps",
+    "best_step",
+    "best_metric",
+    "selected_on",
+    "num_examples",
+    "left_out",
+    "scores",
+    "seconds",
+)
+_JSON_NAMES = {list: "array", dict: "object"}
+_SEEDS_NAMES = ("task", "best_metric", "seeds", "best")
+# The statistics over all seeds.
+SPREADS = ("median", "standard_deviation", "min", "max")
+_SPLIT = re.compile(r"[\w-]+")
+
+
+# Metrics that have no upper bound.
+_UNBOUNDED = ("loss", "threshold", "error", "odds")
+
+
+def is_share(metric: str) -> bool:
+    """Returns whether a metric is at most 1, and reported in percent."""
+    return not any(word in metric for word in _UNBOUNDED)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRun:
+    """One run.
+
+    Attributes:
+      config: its configuration.
+      rows: of metrics.jsonl, by step.
+      results: the content of results.json; empty if the run has not ended.
+      answers: the answers to labelled examples by split, in the order of the metrics;
+        without splits that have none.
+    """
+
+    config: config_lib.Config
+    rows: Sequence[Mapping[str, Any]]
+    results: Mapping[str, Any]
+    answers: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def read_seeds(model_dir: str) -> dict[str, Any]:
+    """Reads seeds.json; empty for the directory of a single run.
+
+    Raises:
+      ValueError: the file is malformed; names it.
+    """
+    path = os.path.join(model_dir, SEEDS_FILE)
+    if not files.exists(path):
+        return {}
+    seeds = _read_json(path)
+    _require_names(path, seeds, _SEEDS_NAMES)
+    for run in seeds["seeds"]:
+        _require_names(path, run, ("seed", "folder", "scores"))
+        _check_scores(path, run["scores"])
+    for spread in SPREADS:
+        _check_scores(path, seeds.get(spread, {}))
+    known = [run["seed"] for run in seeds["seeds"]]
+    validation.require(
+        seeds["best"] in known, f"{path}: best must be one of {known}", seeds["best"]
+    )
+    return seeds
+
+
+def seed_folders(model_dir: str) -> list[str]:
+    """The directories of a run's seeds; `model_dir` itself for a single run."""
+    seeds = read_seeds(model_dir)
+    if not seeds:
+        return [model_dir]
+    return [os.path.join(model_dir, run["folder"]) for run in seeds["seeds"]]
+
+
+def best_folder(model_dir: str) -> str:
+    """The directory of the best seed; `model_dir` itself for a single run."""
+    seeds = read_seeds(model_dir)
+    for run in seeds.get("seeds", ()):
+        if run["seed"] == seeds["best"]:
+            return os.path.join(model_dir, run["folder"])
+    return model_dir
+
+
+def prediction_folders(model_dir: str) -> list[str]:
+    """The directories of a run's predictions for leaderboards, one per split.
+
+    With several seeds, those of the best seed.
+
+    Raises:
+      ValueError: there are none.
+    """
+    folder = os.path.join(best_folder(model_dir), PREDICTIONS_DIR)
+    found = [os.path.join(folder, name) for name in text_files.names_in(folder, "")]
+    if not found:
+        raise ValueError(
+            f"{model_dir} has no predictions; write them with albert_tf.finetune"
+        )
+    return found
+
+
+def read_run(model_dir: str) -> TaskRun:
+    """Reads the directory of one run.
+
+    Raises:
+      ValueError: a file is missing or malformed; names it, and the line.
+    """
+    config_path = os.path.join(model_dir, schema.CONFIG_FILE)
+    config = config_io.read(config_path)
+    validation.require(
+        config.task.name != "",
+        f"{config_path}: task.name must not be empty in the directory of a fine-tuning",
+        config.task.name,
+    )
+    try:
+        rows = metrics_log.read_metrics(model_dir)
+    except ValueError as error:
+        path = os.path.join(model_dir, metrics_log.METRICS_FILE)
+        raise ValueError(f"{path}: {error}") from error
+    results = _read_results(os.path.join(model_dir, RESULTS_FILE))
+    answers = {}
+    for split in results.get("scores", {}):
+        path = os.path.join(model_dir, f"answers-{split}.jsonl")
+        found = _read_answers(path, results["kind"]) if files.exists(path) else []
+        if found:
+            answers[split] = found
+    return TaskRun(config, rows, results, answers)
+
+
+def read_results(model_dir: str) -> dict[str, Any]:
+    """Reads results.json of a run.
+
+    Raises:
+      ValueError: the run has not ended, or the file is malformed.
+    """
+    results = read_run(model_dir).results
+    if not results:
+        raise ValueError(
+            f"{model_dir} must contain a run that has ended; it has no {RESULTS_FILE}"
+        )
+    return dict(results)
+
+
+def _read_results(path: str) -> dict[str, Any]:
+    if not files.exists(path):
+        return {}
+    results = _read_json(path)
+    if isinstance(results, dict) and "chosen_on" in results:  # of earlier versions
+        results["selected_on"] = results.pop("chosen_on")
+    _require_names(path, results, _RESULT_NAMES)
+    validation.require(
+        results["kind"] in ANSWER_NAMES,
+        f"{path}: kind must be one of {', '.join(ANSWER_NAMES)}",
+        results["kind"],
+    )
+    for name in ("num_steps", "best_step", "seconds"):
+        is_number = isinstance(results[name], int | float)
+        validation.require(is_number, f"{path}: {name} must be a number", results[name])
+    for name, kind in (("labels", list), ("left_out", list), ("num_examples", dict)):
+        is_of_kind = isinstance(results[name], kind)
+        rule = f"{path}: {name} must be a JSON {_JSON_NAMES[kind]}"
+        validation.require(is_of_kind, rule, results[name])
+    _check_scores(path, results["scores"])
+    return results
+
+
+def _check_scores(path: str, scores: Any) -> None:
+    holds = isinstance(scores, Mapping) and all(
+        _SPLIT.fullmatch(split)
+        and isinstance(of_split, Mapping)
+        and all(isinstance(score, int | float) for score in of_split.values())
+        for split, of_split in scores.items()
+    )
+    validation.require(
+        holds, f"{path}: scores must be numbers by split and metric", scores
+    )
+
+
+def _read_answers(path: str, kind: str) -> list[dict[str, Any]]:
+    """Reads the answers to labelled examples."""
+    found = []
+    *names, label = ANSWER_NAMES[kind]
+    for number, line in enumerate(files.read_bytes(path).splitlines(), 1):
+        place = f"{path}:{number}"
+        try:
+            answer = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        _require_names(place, answer, names)
+        if answer.get(label) is not None:
+            found.append(answer)
+    return found
+
+
+def _read_json(path: str) -> Any:
+    try:
+        return json.loads(files.read_bytes(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _require_names(path: str, value: Any, names: Sequence[str]) -> None:
+    is_object = isinstance(value, Mapping)
+    missing = [name for name in names if not is_object or name not in value]
+    if missing:
+        raise ValueError(
+            f"{path}: an object with {', '.join(names)} is needed; there is no "
+            f"{missing[0]} in {value!r:.200}. Run the evaluation again"
+        )

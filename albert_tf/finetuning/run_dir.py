@@ -1,0 +1,249 @@
+"""The run directory of fine-tuning: configuration, vocabulary and task."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.checkpoints import run_dir as pretraining_run_dir
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files
+from albert_tf.data import schema
+from albert_tf.model import task_model
+from albert_tf.tasks import base, registry
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+
+TASK_FILE = "task.json"
+# The settings that may change when a run is resumed.
+_CHANGEABLE = (
+    "test_file",
+    "steps_per_loop",
+    "save_every_steps",
+    "keep_checkpoints",
+    "eval_batch_size",
+    "stall_seconds",
+    "max_skipped_steps",
+)
+
+
+def check(
+    config: config_lib.Config, vocab: bytes, init_checkpoint: str, model_dir: str
+) -> None:
+    """Compares a run with the run that its directory already contains, if any.
+
+    Args:
+      config: of the run that starts or resumes.
+      vocab: of the run in `init_checkpoint`.
+      init_checkpoint: the prefix of the checkpoint to start from.
+      model_dir: the directory, which need not exist.
+
+    Raises:
+      ValueError: it contains another run, or its name is not allowed.
+    """
+    pretraining_run_dir.check_name(model_dir)
+    if not files.exists(os.path.join(model_dir, schema.CONFIG_FILE)):
+        return
+    if not files.exists(os.path.join(model_dir, TASK_FILE)):
+        raise ValueError(
+            f"{model_dir} contains a run of pre-training; pass another --model_dir"
+        )
+    before, now = (
+        config_io.to_dict(config_io.read(os.path.join(model_dir, schema.CONFIG_FILE))),
+        config_io.to_dict(config),
+    )
+    changes = [
+        f"{section}.{name} was {before[section][name]!r} and is {value!r}"
+        for section, values in now.items()
+        for name, value in values.items()
+        if before[section][name] != value and name not in _CHANGEABLE
+    ]
+    if files.read_bytes(os.path.join(model_dir, schema.VOCAB_FILE)) != vocab:
+        changes.append("the vocabulary differs")
+    before_path = read_task(model_dir)["init_checkpoint"]
+    if os.path.dirname(before_path) != os.path.dirname(_absolute(init_checkpoint)):
+        changes.append(f"--init_checkpoint was {before_path} and is {init_checkpoint}")
+    _refuse(model_dir, changes)
+
+
+def check_data(task: base.Task, train_digest: str, model_dir: str) -> None:
+    """Compares the training data with that of the run in the directory, if any.
+
+    Args:
+      task: with its labels.
+      train_digest: `features.digest` of the training split.
+      model_dir: the run directory.
+
+    Raises:
+      ValueError: they differ.
+    """
+    if not files.exists(os.path.join(model_dir, schema.CONFIG_FILE)):
+        return
+    before, changes = read_task(model_dir), []
+    if before["labels"] != list(task.labels):
+        changes.append(f"labels were {before['labels']} and are {list(task.labels)}")
+    if before["train_digest"] != train_digest:
+        changes.append("the training examples differ")
+    _refuse(model_dir, changes)
+
+
+def _refuse(model_dir: str, changes: list[str]) -> None:
+    if changes:
+        raise ValueError(
+            f"{model_dir} contains a run with other settings: {', '.join(changes)}. "
+            "Pass another --model_dir, or the settings of that run"
+        )
+
+
+def _absolute(path: str) -> str:
+    return path if files.is_remote(path) else os.path.abspath(path)
+
+
+def write(
+    config: config_lib.Config,
+    vocab: bytes,
+    task: base.Task,
+    init_checkpoint: str,
+    train_digest: str,
+    model_dir: str,
+) -> None:
+    """Creates `model_dir` with configuration, vocabulary and task.
+
+    Raises:
+      ValueError: it cannot be written.
+    """
+    # A resumed run is calibrated again only at its end, and the checkpoint that it
+    # started from may no longer be the newest.
+    kept = {"init_checkpoint": _absolute(init_checkpoint), "calibration": {}}
+    if files.exists(os.path.join(model_dir, schema.CONFIG_FILE)):
+        before = read_task(model_dir)
+        kept = {name: before[name] for name in kept}
+    described = {
+        "name": task.settings.name,
+        "kind": task.kind,
+        "labels": list(task.labels),
+        "head_settings": task.head_settings(),
+        "train_digest": train_digest,
+        **kept,
+    }
+    try:
+        files.make_folder(model_dir)
+        files.write_bytes(os.path.join(model_dir, schema.VOCAB_FILE), vocab)
+        _write_task(model_dir, described)
+        # Last: if it exists, so do the others.
+        files.write_bytes(
+            os.path.join(model_dir, schema.CONFIG_FILE),
+            config_io.to_json(config).encode(),
+        )
+    except (OSError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"--model_dir must be a directory that can be written: {error}"
+        ) from error
+
+
+def add_calibration(model_dir: str, values: Mapping[str, float]) -> None:
+    """Adds the result of `Task.calibrate` to task.json."""
+    described = {**read_task(model_dir), "calibration": dict(values)}
+    _write_task(model_dir, described)
+
+
+def _write_task(model_dir: str, described: Mapping[str, Any]) -> None:
+    content = (json.dumps(described, indent=2) + "\n").encode()
+    files.write_bytes(os.path.join(model_dir, TASK_FILE), content)
+
+
+def copy(model_dir: str, folder: str) -> None:
+    """Creates a directory for more results of a run, with the files of `write`."""
+    files.make_folder(folder)
+    for name in (schema.VOCAB_FILE, TASK_FILE, schema.CONFIG_FILE):
+        files.copy(os.path.join(model_dir, name), os.path.join(folder, name))
+
+
+def read_task(model_dir: str) -> dict[str, Any]:
+    """Reads task.json, from `write` and `add_calibration`.
+
+    Raises:
+      ValueError: it is not the directory of a fine-tuning run, or the file is damaged.
+    """
+    path = os.path.join(model_dir, TASK_FILE)
+    task = _read_json(path)
+    rules = {
+        "name": lambda name: isinstance(name, str),
+        "kind": lambda kind: kind in task_model.HEADS,
+        "labels": lambda labels: (
+            isinstance(labels, list) and all(isinstance(name, str) for name in labels)
+        ),
+        "head_settings": lambda settings: isinstance(settings, dict),
+        "calibration": lambda values: isinstance(values, dict),
+    }
+    for name, holds in rules.items():
+        if name not in task or not holds(task[name]):
+            raise ValueError(
+                f"{path} must hold {name} as albert_tf.finetune writes it; received "
+                f"{task.get(name)!r}. Copy it again, or fine-tune again"
+            )
+    return task
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        values = json.loads(files.read_bytes(path))
+    except (OSError, tf.errors.OpError) as error:
+        raise ValueError(
+            "the directory must be of one run of albert_tf.finetune, which writes "
+            f"{os.path.basename(path)}; {path} cannot be read"
+        ) from error
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(
+            f"{path} must be JSON as albert_tf.finetune writes it; it is damaged "
+            f"({error}). Copy it again, or fine-tune again"
+        ) from error
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{path} must hold a JSON object; received {values!r:.80}. Copy it "
+            "again, or fine-tune again"
+        )
+    return values
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTunedRun:
+    """A fine-tuning run without its weights.
+
+    Attributes:
+      config: of the run.
+      task: with its labels.
+      tokenizer: of the model.
+    """
+
+    config: config_lib.Config
+    task: base.Task
+    tokenizer: tokenizer_lib.Tokenizer
+
+    def build_model(self, compute) -> task_model.TaskModel:
+        """Builds the model with random weights; takes a `compute.Compute`."""
+        return task_model.build_task_model(
+            self.config.model,
+            self.task.kind,
+            self.config.train.seed,
+            compute,
+            **self.task.head_settings(),
+        )
+
+
+def read(model_dir: str) -> FineTunedRun:
+    """Reads the directory of a fine-tuning run.
+
+    Raises:
+      ValueError: it is not the directory of a fine-tuning run, or a file is damaged.
+    """
+    described = read_task(model_dir)
+    config = config_io.read(os.path.join(model_dir, schema.CONFIG_FILE))
+    tokenizer = tokenizer_lib.Tokenizer.from_file(
+        os.path.join(model_dir, schema.VOCAB_FILE), config.data.lower_case
+    )
+    task = registry.create(config.task, described["labels"])
+    task.use_calibration(described["calibration"])
+    return FineTunedRun(config, task, tokenizer)

@@ -1,0 +1,1 @@
+"""Clients of exported models: load a SavedModel and call its signatures."""

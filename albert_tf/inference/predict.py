@@ -1,0 +1,269 @@
+"""Calls the signatures of an exported SavedModel with texts from a user.
+
+Examples come from arguments, a file or standard input, with fields separated by tabs;
+errors name the line.
+
+Shapes: T texts, S tokens of the longest, H hidden.
+"""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.core import files
+from albert_tf.inference import embeddings, saved_model, signatures
+from albert_tf.tokenization import tokenizer
+
+# If a SavedModel has several, the first of these is the default.
+SIGNATURES = ("fill_mask", "sentence_order", "encode", *signatures.FORMS)
+
+
+def show_answers(
+    saved_model_dir: str,
+    signature: str | None,
+    arguments: Sequence[str],
+    input_path: str,
+    batch_size: int,
+    top_k: int,
+    as_json: bool,
+) -> Iterator[str]:
+    """Yields the answer to each example as text, in their order.
+
+    Args:
+      saved_model_dir: directory of the SavedModel.
+      signature: its name; None means the first of `SIGNATURES` that there is.
+      arguments: examples; without them they are read from `input_path`.
+      input_path: a file of examples, one per line; empty means standard input.
+      batch_size: examples of a call.
+      top_k: candidates for each [MASK].
+      as_json: whether to yield JSON objects.
+
+    Raises:
+      ValueError: there is no such model or signature, no example, or one that cannot
+        be answered.
+    """
+    model = saved_model.load(saved_model_dir)
+    name = _choose_signature(model, signature)
+    form = _forms(top_k)[name]
+    answers = _answers(
+        model, name, form, _examples(form, arguments, input_path), batch_size
+    )
+    count = 0
+    for answer in answers:
+        count += 1
+        yield json.dumps(answer, ensure_ascii=False) if as_json else form.show(answer)
+    if not count:
+        raise ValueError(
+            "there must be a text, as an argument, in --input or on standard input"
+        )
+
+
+def write_embeddings(
+    saved_model_dir: str,
+    signature: str | None,
+    arguments: Sequence[str],
+    input_path: str,
+    batch_size: int,
+    pooling: str,
+    output_path: str,
+) -> int:
+    """Writes the embeddings of all texts to a file, and returns their number.
+
+    Args:
+      saved_model_dir: as in `show_answers`.
+      signature: as in `show_answers`; must be "encode".
+      arguments: as in `show_answers`.
+      input_path: as in `show_answers`.
+      batch_size: as in `show_answers`.
+      pooling: "pooled" or "mean".
+      output_path: as `embeddings.write` takes it.
+
+    Raises:
+      ValueError: another signature is chosen, or there is no text.
+    """
+    model = saved_model.load(saved_model_dir)
+    name = _choose_signature(model, signature)
+    if name != "encode":
+        raise ValueError(
+            f"--output takes embeddings, so --signature must be encode; received {name}"
+        )
+    call = model.signatures[name]
+
+    def encode(batch: list[str]) -> embeddings.Encoded:
+        found = call(text=tf.constant(batch))
+        mask = tf.cast(found["input_mask"], tf.float32)  # [T, S]
+        counts = tf.reduce_sum(mask, 1)
+        embedding = found["pooled_output"]
+        if pooling == "mean":
+            summed = tf.einsum("ts,tsh->th", mask, found["sequence_output"])
+            embedding = summed / counts[:, None]
+        return embeddings.Encoded(embedding.numpy(), counts.numpy().astype("int32"))
+
+    examples = _examples(_forms(top_k=1)[name], arguments, input_path)
+    texts = (fields[0] for _, fields in examples)
+    return embeddings.write(encode, texts, output_path, batch_size)
+
+
+def _fill_masks(signature, texts: Sequence[str], top_k: int) -> list[dict[str, Any]]:
+    """Returns candidates for each [MASK], as `saved_model.fill_masks` does.
+
+    Raises:
+      ValueError: a text has no [MASK], or one beyond the end of the model's input.
+    """
+    for text in texts:
+        saved_model.check_mask(text)
+    answers = saved_model.fill_masks(signature, texts, top_k)
+    for answer in answers:
+        saved_model.check_found(answer)
+    return answers
+
+
+def _word(candidate: dict[str, Any]) -> str:
+    # A lone "▁" is a piece too: the beginning of a word without its characters.
+    return candidate["token"].replace("▁", "") or "▁"
+
+
+def _filled_text(answer: dict[str, Any]) -> str:
+    text = answer["text"]
+    for candidates in answer["masks"]:
+        text = text.replace(tokenizer.MASK, _word(candidates[0]), 1)
+    return text
+
+
+def _show_filled(answer: dict[str, Any]) -> str:
+    lines = [answer["text"], f"  -> {_filled_text(answer)}"]
+    for candidates in answer["masks"]:
+        shown = (f"{_word(c)} {c['probability']:.3f}" for c in candidates)
+        lines.append(f"     {', '.join(shown)}")
+    return "\n".join(lines)
+
+
+def _show_order(answer: dict[str, Any]) -> str:
+    return (
+        f"{answer['first']} | {answer['second']}\n"
+        f"  -> in this order with probability {answer['probability']:.3f}"
+    )
+
+
+def _show_encoding(answer: dict[str, Any]) -> str:
+    first = " ".join(f"{number:.4f}" for number in answer["pooled_output"][:8])
+    return (
+        f"{answer['text']}\n  -> {answer['num_tokens']} tokens, pooled output of "
+        f"{len(answer['pooled_output'])} numbers: {first} ..."
+    )
+
+
+def _forms(top_k: int) -> dict[str, signatures.Form]:
+    """Returns how each signature is called."""
+
+    def fill(signature, examples):
+        return _fill_masks(signature, [fields[0] for fields in examples], top_k)
+
+    def encode(signature, examples):
+        return saved_model.encodings(signature, [fields[0] for fields in examples])
+
+    return {
+        "fill_mask": signatures.Form("a text", 1, 1, fill, _show_filled),
+        "sentence_order": signatures.Form(
+            "two texts", 2, 2, saved_model.sentence_orders, _show_order
+        ),
+        "encode": signatures.Form("a text", 1, 1, encode, _show_encoding),
+        **signatures.FORMS,
+    }
+
+
+def _choose_signature(model, name: str | None) -> str:
+    """Returns the name of the signature to call, by default the first.
+
+    Raises:
+      ValueError: the model does not have it, or none that is known here.
+    """
+    known = [name for name in SIGNATURES if name in model.signatures]
+    if name is None and known:
+        return known[0]
+    if name not in known:
+        raise ValueError(
+            "--signature must be one that the SavedModel has: "
+            f"{', '.join(known) or 'none known here'}; received {name}. Export the "
+            "model again with albert_tf.export if it should have it"
+        )
+    return name
+
+
+def _lines(path: str) -> Iterator[tuple[str, str]]:
+    """Yields origin and text of each non-empty line of a file or of standard input.
+
+    Raises:
+      ValueError: the file cannot be read, or is not UTF-8.
+    """
+    name = path or "standard input"
+    try:
+        with files.open_file(path) if path else sys.stdin.buffer as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    text = line.decode("utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"{name}:{number}: lines must be UTF-8; received "
+                        f"{line[error.start :][:8]!r}. Convert the file"
+                    ) from error
+                if text.strip():
+                    yield f"{name}:{number}", text
+    except (OSError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"--input must be a file that can be read; received {path}: {error}"
+        ) from error
+
+
+def _examples(
+    form: signatures.Form, arguments: Sequence[str], path: str
+) -> Iterator[tuple[str, list[str]]]:
+    """Yields origin and fields of each example.
+
+    Raises:
+      ValueError: an example has too few fields, or too many.
+    """
+    entries: Iterable[tuple[str, list[str]]]
+    if not arguments:
+        entries = ((origin, line.split("\t")) for origin, line in _lines(path))
+    else:
+        entries = (("arguments", fields) for fields in _grouped(form, arguments))
+    for origin, fields in entries:
+        try:
+            signatures.check(form, fields)
+        except ValueError as error:
+            raise ValueError(f"{origin}: {error}") from error
+        yield origin, fields
+
+
+def _grouped(form: signatures.Form, arguments: Sequence[str]) -> list[list[str]]:
+    """Splits arguments into examples: at tabs, or else by the fields of an example."""
+    if any("\t" in argument for argument in arguments) or form.least == 1:
+        return [argument.split("\t") for argument in arguments]
+    size = form.least if form.most else len(arguments)
+    return [
+        list(arguments[first : first + size])
+        for first in range(0, len(arguments), size)
+    ]
+
+
+def _answers(
+    model, name: str, form: signatures.Form, examples, batch_size: int
+) -> Iterator[dict[str, Any]]:
+    """Yields the answers to all examples, batch by batch.
+
+    Raises:
+      ValueError: an example cannot be answered; names the lines of its batch.
+    """
+    signature = model.signatures[name]
+    while batch := list(itertools.islice(examples, batch_size)):
+        try:
+            yield from form.ask(signature, [fields for _, fields in batch])
+        except ValueError as error:
+            first, last = batch[0][0], batch[-1][0]
+            where = first if first == last else f"{first} to {last}"
+            raise ValueError(f"{where}: {error}") from error

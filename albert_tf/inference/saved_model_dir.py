@@ -1,0 +1,17 @@
+"""Directories of SavedModels, checked without TensorFlow."""
+
+import os
+
+from albert_tf.core import files
+
+# The second is text, the third is of models over 2 GB.
+_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
+
+
+def check(path: str) -> None:
+    """Raises ValueError if the directory `path` holds no SavedModel."""
+    if not any(files.exists(os.path.join(path, name)) for name in _FILES):
+        raise ValueError(
+            f"--saved_model must be a SavedModel; {path} holds none. Make one with "
+            "albert_tf.export"
+        )

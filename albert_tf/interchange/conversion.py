@@ -1,0 +1,101 @@
+"""Reads a model in one format and writes it in another."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import files
+from albert_tf.interchange import (
+    albert_zh,
+    formats,
+    hugging_face,
+    keras_hub,
+    native,
+    portable,
+    tf1,
+    weight_map,
+)
+
+Reader = Callable[
+    [str, portable.ReadOptions, weight_map.ConversionReport], portable.PortableModel
+]
+Writer = Callable[[portable.PortableModel, str, weight_map.ConversionReport], None]
+
+READERS: dict[str, Reader] = {
+    formats.NATIVE: native.read,
+    "tf1": tf1.read,
+    "albert_zh": albert_zh.read,
+    "hf": hugging_face.read,
+    "keras": keras_hub.read,
+}
+# Without the native format, whose writer takes a recipe too.
+_WRITERS: dict[str, Writer] = {
+    "tf1": tf1.write,
+    "hf": hugging_face.write,
+    "keras": keras_hub.write,
+}
+
+
+def write(
+    name: str,
+    model: portable.PortableModel,
+    folder: str,
+    recipe: config_lib.Config,
+    report: weight_map.ConversionReport,
+) -> None:
+    """Writes a model in one of the formats `formats.WRITTEN`.
+
+    Args:
+      name: the format's.
+      model: what to write.
+      folder: an empty one.
+      recipe: the settings that a run has and the model has not.
+      report: gets a line for each weight, and for what has no counterpart.
+
+    Raises:
+      ValueError: the format has no such model.
+    """
+    if name == formats.NATIVE:
+        native.write(model, folder, recipe, report)
+    else:
+        _WRITERS[name](model, folder, report)
+
+
+def convert(source: str, target: str, options: portable.ReadOptions) -> list[str]:
+    """Converts a model; the target appears complete or not at all.
+
+    Args:
+      source: FORMAT:PATH.
+      target: FORMAT:DIRECTORY.
+      options: what the user specifies of the source.
+
+    Returns:
+      Lines that list every weight that was moved, and what has no counterpart.
+
+    Raises:
+      ValueError: the source is damaged or of another architecture, or the target
+        cannot hold it.
+    """
+    source_format, path = formats.locate_source(source)
+    target_format, folder = formats.locate_target(target)
+    if source_format == target_format == formats.NATIVE:
+        raise ValueError("--from and --to have the format run: copy the directory")
+    report = weight_map.ConversionReport()
+    report.say(f"from {source}:")
+    model = READERS[source_format](path, options, report)
+    report.say(f"to {target}:")
+    temporary = folder if files.is_remote(folder) else f"{folder}.incomplete"
+    if not files.is_remote(folder) and files.exists(temporary):
+        tf.io.gfile.rmtree(temporary)  # of a conversion that was interrupted
+    files.make_folder(temporary)
+    try:
+        write(target_format, model, temporary, options.recipe, report)
+        if temporary != folder:
+            if files.exists(folder):
+                tf.io.gfile.rmtree(folder)  # it is empty
+            tf.io.gfile.rename(temporary, folder)
+    finally:
+        if temporary != folder and files.exists(temporary):
+            tf.io.gfile.rmtree(temporary)
+    return report.lines

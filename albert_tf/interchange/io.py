@@ -1,0 +1,144 @@
+"""JSON files, paths and vocabularies, for all formats."""
+
+import fnmatch
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.core import files
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+      ValueError: the file is missing or damaged.
+    """
+    if not files.exists(path):
+        raise ValueError(f"there is no {path}; a model of this format has one")
+    try:
+        values = json.loads(files.read_bytes(path))
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path} must be JSON; it is damaged ({error})") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object; received {values!r:.80}")
+    return values
+
+
+def write_json(path: str, values: Mapping[str, Any]) -> None:
+    """Writes a JSON object, its keys in the order given."""
+    files.write_bytes(path, (json.dumps(values, indent=2) + "\n").encode())
+
+
+class JsonFields:
+    """A JSON object whose fields are read by name and type."""
+
+    def __init__(self, values: Mapping[str, Any], path: str):
+        """Keeps the values, and the path for errors."""
+        self._values = values
+        self._path = path
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An integer.
+
+        Raises:
+          ValueError: it is missing, or of another type.
+        """
+        value = self._values.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(
+                f"{self._path} must hold an integer {name}; received {value!r}"
+            )
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A number; null means the default.
+
+        Raises:
+          ValueError: it is of another type.
+        """
+        value = self._values.get(name, default)
+        value = default if value is None else value
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError(
+                f"{self._path} must hold a number {name}; received {value!r}"
+            )
+        return float(value)
+
+    def choice(self, name: str, choices: Mapping[Any, Any], default: Any) -> Any:
+        """The choice of a value.
+
+        Raises:
+          ValueError: it is none of the choices.
+        """
+        value = self._values.get(name, default)
+        if not isinstance(value, str | int | None) or value not in choices:
+            allowed = ", ".join(repr(choice) for choice in choices)
+            raise ValueError(
+                f"{self._path}: {name} must be {allowed}, since this model has nothing "
+                f"else; received {value!r}"
+            )
+        return choices[value]
+
+
+def find(folder: str, *patterns: str) -> str | None:
+    """The path of the file that matches the first pattern with a match, or None.
+
+    Raises:
+      ValueError: several files match it.
+    """
+    names = sorted(tf.io.gfile.listdir(folder))
+    for pattern in patterns:
+        matching = fnmatch.filter(names, pattern)
+        if len(matching) > 1:
+            raise ValueError(
+                f"{folder} must hold one file {pattern}; it holds "
+                f"{', '.join(matching)}. Keep the one that belongs to the model"
+            )
+        if matching:
+            return os.path.join(folder, matching[0])
+    return None
+
+
+def find_any(folder: str, *patterns: str) -> str | None:
+    """The name of the first file that matches any of the patterns, or None."""
+    names = sorted(tf.io.gfile.listdir(folder)) if files.is_folder(folder) else []
+    matching = (n for pattern in patterns for n in fnmatch.filter(names, pattern))
+    return next(matching, None)
+
+
+def choose_vocab(given: str, beside: str | None, vocab_size: int) -> bytes | None:
+    """The vocabulary that the user gives, or else the one beside the model, or None.
+
+    Raises:
+      ValueError: it is damaged, of another size, or given and missing.
+    """
+    if not given and (beside is None or not files.exists(beside)):
+        return None
+    return read_vocab(given or str(beside), vocab_size)
+
+
+def read_vocab(path: str, vocab_size: int) -> bytes:
+    """A SentencePiece model with `vocab_size` pieces.
+
+    Raises:
+      ValueError: it is damaged, or of another size.
+    """
+    if not files.exists(path):
+        raise ValueError(f"there is no vocabulary {path}")
+    vocab = files.read_bytes(path)
+    try:
+        tokenizer = tokenizer_lib.Tokenizer(vocab)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if tokenizer.vocab_size != vocab_size:
+        raise ValueError(
+            "a vocabulary must have as many pieces as its model has rows of "
+            f"word_embeddings: {path} has {tokenizer.vocab_size}, the model "
+            f"{vocab_size}. Pass the one that belongs to it"
+        )
+    return vocab

@@ -1,0 +1,273 @@
+"""Run directories of pre-training and fine-tuning: the native format."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+
+import tensorflow as tf
+
+from albert_tf.checkpoints import checkpointer as checkpointer_lib
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files, task_config
+from albert_tf.data import schema
+from albert_tf.finetuning import results_reader, run_dir
+from albert_tf.interchange import io, portable, weight_map, weight_names
+from albert_tf.model import pretraining_model, task_model
+from albert_tf.optim import optimizers
+from albert_tf.tasks import registry
+from albert_tf.training import loops, objectives
+
+# The task of a fine-tuned model from another library, which reads a user's own files.
+_TASK_OF_KIND = {
+    "classification": "table",
+    "regression": "table",
+    "token_classification": "conll",
+    "span": "squad1",
+    "answerable_span": "squad2",
+    "multiple_choice": "race",
+}
+_CONVERTED = "converted"
+
+
+def read(
+    path: str, options: portable.ReadOptions, report: weight_map.ConversionReport
+) -> portable.PortableModel:
+    """Reads a run: the newest checkpoint of a pre-training, the best of a fine-tuning.
+
+    Args:
+      path: the run directory.
+      options: unused.
+      report: gets a line with the checkpoint.
+
+    Raises:
+      ValueError: there is no run, or it is damaged.
+    """
+    del options
+    folder = results_reader.best_folder(path)
+    config_path = os.path.join(folder, schema.CONFIG_FILE)
+    if not files.exists(config_path):
+        raise ValueError(
+            f"{path} must be a directory that albert_tf.pretrain, albert_tf.finetune "
+            f"or albert_tf.convert wrote; there is no {config_path}"
+        )
+    config = config_io.read(config_path)
+    vocab = io.read_vocab(
+        os.path.join(folder, schema.VOCAB_FILE), config.model.vocab_size
+    )
+    head, moments = None, None
+    model: tf.Module
+    if config.task.name:
+        described = run_dir.read_task(folder)
+        settings = dict(described["head_settings"])
+        # Only a head with a score for each class has labels.
+        has_classes = settings.pop("num_classes", None) is not None
+        labels = tuple(described["labels"]) if has_classes else ()
+        dropout_rate = settings.pop("dropout_rate", 0.0)
+        head = portable.TaskHeadConfig(
+            described["kind"], labels, dropout_rate, settings
+        )
+        model = _task_model(config, head)
+        found = checkpointer_lib.best_path(folder) or checkpointer_lib.newest_path(
+            folder
+        )
+        checkpointer_lib.restore_parts(found, model=model)
+    else:
+        model = pretraining_model.build_pretraining_model(
+            config.model, config.train.seed
+        )
+        adam = _optimizer(config, model)
+        found = checkpointer_lib.newest_path(folder)
+        checkpointer_lib.restore_parts(found, model=model, optimizer=adam)
+        moments = _moments_of(adam, model)
+    report.say(f"read {found}")
+    weights = {name: variable.numpy() for name, variable in variables(model, head)}
+    return portable.PortableModel(
+        config=config.model,
+        weights=weights,
+        lower_case=config.data.lower_case,
+        vocab=vocab,
+        head=head,
+        moments=moments,
+        step=checkpointer_lib.step_of(found),
+    )
+
+
+def write(
+    model: portable.PortableModel,
+    folder: str,
+    recipe: config_lib.Config,
+    report: weight_map.ConversionReport,
+) -> None:
+    """Writes a run directory for pre-training, fine-tuning and export.
+
+    Weights that the model lacks are initialized randomly, and reported.
+
+    Args:
+      model: what to write.
+      folder: an empty one.
+      recipe: the settings that the model does not have.
+      report: gets a line for weights that were initialized.
+
+    Raises:
+      ValueError: there is no vocabulary, or a setting of the recipe does not fit.
+    """
+    length = min(recipe.data.max_seq_length, model.config.max_positions)
+    config = dataclasses.replace(
+        recipe,
+        model=model.config,
+        data=dataclasses.replace(
+            recipe.data, lower_case=model.lower_case, max_seq_length=length
+        ),
+    )
+    if model.head is not None:
+        _write_task(model, model.head, folder, config, report)
+    else:
+        _write_pretraining(model, folder, config, report)
+
+
+def _write_pretraining(
+    model: portable.PortableModel,
+    folder: str,
+    config: config_lib.Config,
+    report: weight_map.ConversionReport,
+) -> None:
+    vocab = _vocab(model)
+    network = pretraining_model.build_pretraining_model(config.model, config.train.seed)
+    _assign(network, model, report)
+    adam = _optimizer(config, network)
+    if model.moments is not None:
+        _assign_moments(adam, network, model.moments)
+        adam.iterations.assign(model.step)
+    objective = objectives.PretrainingObjective(config.data.pair_loss)
+    state = loops.TrainState(objective, config.train.num_streams or 1)
+    state.row_step.assign(model.step)
+    parts = {"model": network, "optimizer": adam, "loop": state}
+    files.write_bytes(os.path.join(folder, schema.VOCAB_FILE), vocab)
+    _save(folder, parts, model.step)
+    files.write_bytes(
+        os.path.join(folder, schema.CONFIG_FILE), config_io.to_json(config).encode()
+    )
+
+
+def _write_task(
+    model: portable.PortableModel,
+    head: portable.TaskHeadConfig,
+    folder: str,
+    config: config_lib.Config,
+    report: weight_map.ConversionReport,
+) -> None:
+    own = dict(head.settings)  # num_starts and num_ends, also settings of the task
+    if head.kind in task_config.TABLE_KINDS:
+        own["kind"] = head.kind
+    # At most the model's positions; a question or option takes at most half of them.
+    length = min(config.task.max_seq_length, model.config.max_positions)
+    settings = dataclasses.replace(
+        config.task,
+        name=_TASK_OF_KIND[head.kind],
+        classifier_dropout_rate=head.dropout_rate,
+        max_seq_length=length,
+        max_query_length=min(config.task.max_query_length, length // 2),
+        max_option_length=min(config.task.max_option_length, length // 2),
+        **own,
+    )
+    config = dataclasses.replace(config, task=settings)
+    task = registry.create(settings, head.labels)
+    network = _task_model(config, head)
+    _assign(network, model, report)
+    run_dir.write(config, _vocab(model), task, _CONVERTED, "", folder)
+    _save(folder, {"model": network}, model.step)
+    report.say(
+        f'the task is "{settings.name}": fine-tuning, evaluation and export treat the '
+        "directory as a run of it"
+    )
+
+
+def _save(folder: str, parts: Mapping[str, object], step: int) -> None:
+    checkpointer = checkpointer_lib.Checkpointer(folder, 1, parts, is_chief=True)
+    checkpointer.save(step, wait=True)
+
+
+def _vocab(model: portable.PortableModel) -> bytes:
+    if model.vocab is None:
+        raise ValueError(
+            "a run needs its vocabulary, and none was found beside the model: pass "
+            "--vocab_model=FILE, the SentencePiece model that belongs to it"
+        )
+    return model.vocab
+
+
+# ---- Networks ----
+
+
+def _task_model(
+    config: config_lib.Config, head: portable.TaskHeadConfig
+) -> task_model.TaskModel:
+    settings = dict(head.settings)
+    if head.kind in ("classification", "token_classification"):
+        settings["num_classes"] = len(head.labels)
+    if head.kind != "span":
+        settings["dropout_rate"] = head.dropout_rate
+    return task_model.build_task_model(
+        config.model, head.kind, config.train.seed, **settings
+    )
+
+
+def _optimizer(config: config_lib.Config, model) -> optimizers.AdamW:
+    adam = optimizers.create(config.optimizer, config.train.num_steps)
+    adam.build(model.trainable_variables)
+    return adam
+
+
+def variables(
+    model, head: portable.TaskHeadConfig | None
+) -> Iterator[tuple[str, tf.Variable]]:
+    """Weights by name; those that blocks share, under the name of each block."""
+    last = (portable.HEAD,) if head else (portable.MASKED_LM, portable.SENTENCE_ORDER)
+    parts = (portable.ENCODER, portable.POOLER, *last)
+    for name in weight_names.shapes_of(model.encoder.config, parts, head):
+        yield name, by_path(model, name)
+
+
+def by_path(model, name: str) -> tf.Variable:
+    """The variable at the end of a path of attributes and indices."""
+    value = model
+    for part in name.split("/"):
+        value = value[int(part)] if part.isdigit() else getattr(value, part)
+    return value
+
+
+def _assign(
+    network, model: portable.PortableModel, report: weight_map.ConversionReport
+) -> None:
+    """Assigns a network its weights, and reports those that are missing."""
+    missing = []
+    for name, variable in variables(network, model.head):
+        if name in model.weights:
+            variable.assign(model.weights[name])
+        else:
+            missing.append(name)
+    if missing:
+        report.say(
+            "  initialized randomly, since the other format has none: "
+            f"{weight_map.listed(missing)}"
+        )
+
+
+def _moments_of(adam: optimizers.AdamW, network) -> portable.Moments:
+    first, second = {}, {}
+    for name, slots in _slots(adam, network):
+        first[name], second[name] = (slot.numpy() for slot in slots)
+    return portable.Moments(first, second)
+
+
+def _assign_moments(adam: optimizers.AdamW, network, moments: portable.Moments) -> None:
+    for name, slots in _slots(adam, network):
+        if name in moments.first:
+            slots.m.assign(moments.first[name])
+            slots.v.assign(moments.second[name])
+
+
+def _slots(adam: optimizers.AdamW, network) -> Iterator[tuple[str, optimizers.Slots]]:
+    """The optimizer's slots by the names of the weights of a pre-training."""
+    for name, variable in variables(network, None):
+        yield name, adam.slots_of(variable)

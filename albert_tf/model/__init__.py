@@ -1,0 +1,1 @@
+"""Layers, encoder, heads and models, and what they cost."""

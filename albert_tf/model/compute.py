@@ -1,0 +1,106 @@
+"""Settings of the computation: dtypes, fusion, recomputation; weights of one pass."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.model import elementwise_ops
+
+
+class Compute(NamedTuple):
+    """Settings that change how a model computes, but not what.
+
+    dtype: of activations and matrix products.
+    fuse_elementwise: whether XLA compiles the operations between matrix products,
+      which is the fastest choice on a CPU where shapes are static.
+    remat: what the backward pass recomputes instead of keeping: "none", "attention",
+      or each "block".
+    elementwise_dtype: of activation function and softmax. Layer norms and losses are
+      computed in float32 in any case.
+    """
+
+    dtype: str = "float32"
+    fuse_elementwise: bool = False
+    remat: str = "none"
+    elementwise_dtype: str = "float32"
+
+
+DEFAULT = Compute()
+
+
+# A variable, a tensor or an array: whatever can be read instead of a variable.
+Weight = Any
+
+
+class WeightCache:
+    """Converts variables to tensors in the dtype of the products, each once.
+
+    One lives as long as one pass through a model, where a shared variable would
+    otherwise be read and cast at every layer, and each layer's gradient cast back.
+
+    Attributes:
+      add_norm: computes residual sum and layer norm from these weights; a function
+        like `elementwise_ops.add_norm`.
+    """
+
+    def __init__(
+        self,
+        dtype,
+        replacements: Mapping[int, Weight] | None = None,
+        add_norm: Callable = elementwise_ops.add_norm,
+    ):
+        """Creates an empty cache.
+
+        Args:
+          dtype: of the products.
+          replacements: weights that are read instead of variables, by the variables'
+            ids.
+          add_norm: as the attribute.
+        """
+        self.add_norm = add_norm
+        self._dtype = dtype
+        self._replacements = replacements or {}
+        self._tensors: dict[int, tf.Tensor] = {}
+
+    def __call__(self, variable: tf.Variable) -> tf.Tensor:
+        """`variable` as a tensor: matrices in the dtype, vectors in float32."""
+        key = id(variable)
+        if key not in self._tensors:
+            dtype = self._dtype if len(variable.shape) > 1 else tf.float32
+            weight = tf.convert_to_tensor(self._replacements.get(key, variable))
+            self._tensors[key] = tf.cast(weight, dtype)
+        return self._tensors[key]
+
+    def replacing(self, variables, tensors: Iterable[tf.Tensor]) -> "WeightCache":
+        """Returns a cache that gives `tensors` for `variables`."""
+        replacements = {
+            id(variable): tensor
+            for variable, tensor in zip(variables, tensors, strict=True)
+        }
+        return WeightCache(self._dtype, replacements, self.add_norm)
+
+
+def maybe_recompute(
+    layer: tf_keras.layers.Layer,
+    recompute: bool,
+    weights: WeightCache,
+    hidden,
+    **arguments,
+):
+    """Returns `layer(hidden, weights=weights, **arguments)`.
+
+    With `recompute` only `hidden` float [B, S, H] and the weights are kept for the
+    backward pass, which computes the layer again (Chen et al., "Training deep nets
+    with sublinear memory cost", 2016).
+    """
+    # A layer that is not built yet has no weights to pass on.
+    if not (recompute and layer.built):
+        return layer(hidden, weights=weights, **arguments)
+    variables = layer.trainable_variables
+
+    def run(hidden, *tensors):
+        return layer(hidden, weights=weights.replacing(variables, tensors), **arguments)
+
+    return tf.recompute_grad(run)(hidden, *map(weights, variables))

@@ -1,0 +1,177 @@
+"""The encoder: factorized embeddings and one block, or more, over the depth."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.core import config as config_lib
+from albert_tf.model import compute as compute_lib
+from albert_tf.model import layers, sharing, stateless_random, transformer
+
+
+class EncoderOutputs(NamedTuple):
+    """Outputs of the encoder for a batch.
+
+    embedding_output: float32 [B, S, E], before the projection to H.
+    all_layers: a float32 [B, S, H] per block application: L times `num_inner_groups`.
+    sequence_output: float32 [B, S, H], the last of `all_layers`.
+    pooled_output: float32 [B, H], tanh of a dense layer on the first token.
+    """
+
+    embedding_output: tf.Tensor
+    all_layers: tuple[tf.Tensor, ...]
+    sequence_output: tf.Tensor
+    pooled_output: tf.Tensor
+
+
+class Encoder(layers.Layer):
+    """Embeddings, then one block, or several, applied over the depth (section 3.1).
+
+    If everything is shared, a single `TransformerEncoderBlock` object is applied at
+    every layer. `blocks` holds each block once, in order of first use.
+    """
+
+    def __init__(
+        self,
+        config: config_lib.ModelConfig,
+        initializer: stateless_random.TruncatedNormal,
+        compute: compute_lib.Compute = compute_lib.DEFAULT,
+        name: str = "encoder",
+    ):
+        super().__init__(name, compute)
+        self.config = config
+        self.embeddings = layers.Embeddings(
+            config.vocab_size,
+            config.embedding_size,
+            config.max_positions,
+            config.type_vocab_size,
+            config.hidden_dropout_rate,
+            config.layer_norm_epsilon,
+            initializer.child("embeddings"),
+        )
+        # With E = H, as in BERT, there is no projection.
+        self.embedding_projection = None
+        if config.embedding_size != config.hidden_size:
+            self.embedding_projection = layers.Dense(
+                config.hidden_size,
+                initializer.child("embedding_projection"),
+                name="embedding_projection",
+            )
+        self.blocks, self._block_at_depth = _make_blocks(config, initializer, compute)
+        self.pooler = layers.Dense(
+            config.hidden_size, initializer.child("pooler"), name="pooler"
+        )
+
+    def call(
+        self,
+        input_ids,
+        input_mask,
+        segment_ids,
+        dropout_seed=None,
+        weights: compute_lib.WeightCache | None = None,
+    ) -> EncoderOutputs:
+        """Encodes a batch.
+
+        Args:
+          input_ids: int32 [B, S], S at most `max_positions`.
+          input_mask: int32 [B, S], 1 at tokens, 0 at padding.
+          segment_ids: int32 [B, S].
+          dropout_seed: int32 [2] of the step and the replica, or None.
+          weights: gives the variables as tensors; by default reads each once.
+        """
+        weights = weights or compute_lib.WeightCache(self.compute.dtype)
+        embedded, hidden = self.embed(input_ids, segment_ids, weights, dropout_seed)
+        all_layers = self.apply_blocks(hidden, input_mask, weights, dropout_seed)
+        return self.outputs(embedded, [tf.cast(h, tf.float32) for h in all_layers])
+
+    def embed(
+        self,
+        input_ids,
+        segment_ids,
+        weights: compute_lib.WeightCache,
+        dropout_seed=None,
+    ):
+        """Returns embeddings float32 [B, S, E], and their projection [B, S, H].
+
+        The projection has the dtype of the products. Takes what `call` takes.
+        """
+        embedded = self.embeddings(
+            input_ids, segment_ids, stateless_random.fold_in(dropout_seed, 0)
+        )
+        hidden = tf.cast(embedded, self.compute.dtype)
+        if self.embedding_projection is not None:
+            hidden = self.embedding_projection(hidden, weights=weights)  # [B, S, H]
+        return embedded, hidden
+
+    def apply_blocks(
+        self, hidden, input_mask, weights: compute_lib.WeightCache, dropout_seed=None
+    ) -> list[tf.Tensor]:
+        """Applies the blocks over the depth.
+
+        Args:
+          hidden: float [B, S, H].
+          input_mask: as in `call`.
+          weights: as in `call`.
+          dropout_seed: as in `call`.
+
+        Returns:
+          For each block application [B, S, H] of the dtype of `hidden`.
+        """
+        padding = 1.0 - tf.cast(input_mask, tf.float32)
+        attention_bias = padding[:, None, None, :] * layers.MASKED_SCORE
+        all_layers = []
+        for depth, block in enumerate(self._block_at_depth):
+            hidden = compute_lib.maybe_recompute(
+                self.blocks[block],
+                self.compute.remat == "block",
+                weights,
+                hidden,
+                attention_bias=attention_bias,
+                # Each application draws its own mask, even if the block is the same.
+                dropout_seed=stateless_random.fold_in(dropout_seed, 1 + depth),
+            )
+            all_layers.append(hidden)
+        return all_layers
+
+    def outputs(self, embedded, all_layers: Sequence[tf.Tensor]) -> EncoderOutputs:
+        """Adds the pooled output to embeddings and layers, float32 as in the result."""
+        pooled_output = tf.tanh(self.pooler(all_layers[-1][:, 0]))  # [B, H]
+        return EncoderOutputs(
+            embedded, tuple(all_layers), all_layers[-1], pooled_output
+        )
+
+    @property
+    def block_at_depth(self) -> tuple[int, ...]:
+        """The index in `blocks` of each block application, in order."""
+        return tuple(self._block_at_depth)
+
+
+def _make_blocks(
+    config: config_lib.ModelConfig,
+    initializer: stateless_random.TruncatedNormal,
+    compute: compute_lib.Compute,
+) -> tuple[list[transformer.TransformerEncoderBlock], list[int]]:
+    """Returns the distinct blocks, and the index of the one at each depth."""
+    attentions: dict[int, transformer.SelfAttention] = {}
+    feed_forwards: dict[int, transformer.FeedForward] = {}
+    pairs = sharing.parts_at_depth(config)
+    distinct = list(dict.fromkeys(pairs))
+    blocks = []
+    for index, (attention, feed_forward) in enumerate(distinct):
+        name = f"block_{index}"
+        child = initializer.child(name)
+        if attention not in attentions:
+            attentions[attention] = transformer.SelfAttention(
+                config, child.child("attention"), compute=compute
+            )
+        if feed_forward not in feed_forwards:
+            feed_forwards[feed_forward] = transformer.FeedForward(
+                config, child.child("feed_forward"), compute=compute
+            )
+        blocks.append(
+            transformer.TransformerEncoderBlock(
+                attentions[attention], feed_forwards[feed_forward], name, compute
+            )
+        )
+    return blocks, [distinct.index(pair) for pair in pairs]

@@ -1,0 +1,127 @@
+"""The pre-training model: encoder and heads."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.core import config as config_lib
+from albert_tf.devices import strategies
+from albert_tf.model import compute as compute_lib
+from albert_tf.model import encoder, pretraining_heads, stateless_random
+
+
+class PretrainingOutputs(NamedTuple):
+    """Outputs of the pre-training model for a batch.
+
+    encoder: the encoder's outputs.
+    mlm: scores of the vocabulary at the masked positions.
+    pair_logits: float32 [B, 2].
+    """
+
+    encoder: encoder.EncoderOutputs
+    mlm: pretraining_heads.MaskedLmScores
+    pair_logits: tf.Tensor
+
+
+class PretrainingModel(tf_keras.Model):
+    """ALBERT with its two pre-training heads (paper, section 3.1).
+
+    The attributes' names are the checkpoint's ABI.
+    """
+
+    def __init__(
+        self,
+        config: config_lib.ModelConfig,
+        seed: int,
+        compute: compute_lib.Compute = compute_lib.DEFAULT,
+    ):
+        super().__init__(name="albert")
+        initializer = stateless_random.TruncatedNormal(config.initializer_range, seed)
+        self.compute = compute
+        self.encoder = encoder.Encoder(config, initializer.child("encoder"), compute)
+        self.masked_lm = pretraining_heads.MaskedLmHead(
+            config, initializer.child("masked_lm"), compute
+        )
+        self.sentence_order = pretraining_heads.SentencePairHead(
+            initializer.child("sentence_order")
+        )
+
+    def call(self, features, dropout_seed=None) -> PretrainingOutputs:
+        """Runs encoder and heads.
+
+        Args:
+          features: dict of int32 tensors `input_ids`, `input_mask`, `segment_ids`
+            [B, S] and `masked_lm_positions` [B, P].
+          dropout_seed: int32 [2] of the step and the replica, or None.
+        """
+        outputs = self.encoder(
+            features["input_ids"],
+            features["input_mask"],
+            features["segment_ids"],
+            dropout_seed=dropout_seed,
+        )
+        mlm = self.masked_lm(
+            outputs.sequence_output,
+            features["masked_lm_positions"],
+            self.encoder.embeddings.word_embeddings,
+        )
+        pair_logits = self.sentence_order(outputs.pooled_output)
+        return PretrainingOutputs(outputs, mlm, pair_logits)
+
+
+def build_pretraining_model(
+    config: config_lib.ModelConfig,
+    seed: int,
+    compute: compute_lib.Compute = compute_lib.DEFAULT,
+) -> PretrainingModel:
+    """Builds the model with all its variables, drawn from `seed`."""
+    model = PretrainingModel(config, seed, compute)
+    ids = tf.zeros([1, 2], tf.int32)
+    model(
+        {
+            "input_ids": ids,
+            "input_mask": ids,
+            "segment_ids": ids,
+            "masked_lm_positions": ids,
+        }
+    )
+    return model
+
+
+def make_encode(model: PretrainingModel) -> Callable:
+    """Returns the encoder for many calls, with the weights of its blocks cast once.
+
+    If the weights change afterwards, it must be made again.
+
+    Returns:
+      A function (input_ids, input_mask, segment_ids), int32 [B, S] each, that gives
+      `sequence_output` float32 [B, S, H] and `pooled_output` float32 [B, H]. It is
+      traced, and with `fuse_elementwise` compiled, once for each shape.
+    """
+    dtype = tf.as_dtype(model.compute.dtype)
+    replacements: dict[int, compute_lib.Weight] = {}
+    if dtype != tf.float32:
+        for block in model.encoder.blocks:
+            for variable in block.variables:
+                if len(variable.shape) > 1:
+                    # Eagerly, so that it is an input of the graph.
+                    replacements[id(variable)] = tf.cast(variable, dtype)
+
+    @tf.function
+    def encode(input_ids, input_mask, segment_ids):
+        weights = compute_lib.WeightCache(dtype, replacements)
+        outputs = model.encoder(input_ids, input_mask, segment_ids, weights=weights)
+        return outputs.sequence_output, outputs.pooled_output
+
+    return encode
+
+
+def compute_form(run: config_lib.TrainConfig) -> compute_lib.Compute:
+    """Returns how a run computes on the devices of this machine."""
+    return compute_lib.Compute(
+        run.compute_dtype,
+        strategies.fuses_elementwise(run.jit_compile),
+        run.remat,
+    )

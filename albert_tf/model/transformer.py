@@ -1,0 +1,214 @@
+"""The transformer block: self-attention and feed-forward.
+
+Shapes: B batch, S sequence, H hidden, N heads, D head size, F feed-forward size. For
+dtypes and dropout see `layers`.
+"""
+
+import abc
+
+import tensorflow as tf
+
+from albert_tf.core import config as config_lib
+from albert_tf.model import compute as compute_lib
+from albert_tf.model import elementwise_ops, layers, stateless_random, xla_fused_ops
+
+
+class BlockPart(layers.Layer):
+    """Base of a block's two parts: projection to H, residual sum, layer norm.
+
+    Layers share a whole part, with its layer norm, or none of it.
+    """
+
+    def __init__(
+        self,
+        config: config_lib.ModelConfig,
+        initializer: stateless_random.TruncatedNormal,
+        name: str,
+        compute: compute_lib.Compute,
+    ):
+        super().__init__(name, compute)
+        self.config = config
+        self.output_projection = layers.Dense(
+            config.hidden_size, initializer.child("output"), "output", compute=compute
+        )
+        self.layer_norm = layers.LayerNorm(config.layer_norm_epsilon, compute=compute)
+
+    @property
+    @abc.abstractmethod
+    def input_projections(self) -> tuple[layers.Dense, ...]:
+        """The dense layers that read the hidden states."""
+
+    def project_add_norm(
+        self, hidden, inner, dropout_seed, weights: compute_lib.WeightCache
+    ):
+        """Projects float [B, S, inner] to H, adds `hidden`, and normalizes."""
+        rate = self.config.hidden_dropout_rate
+        drops = dropout_seed is not None and rate > 0.0
+        # As rows, so that no reshape separates the product from the sum.
+        inner = layers.as_rows(inner)
+        projected = self.output_projection(inner, weights=weights, add_bias=drops)
+        bias = weights(self.output_projection.bias)
+        if drops:
+            projected = stateless_random.dropout(projected, rate, dropout_seed)
+            bias = tf.zeros_like(bias)  # added before dropout
+        return self.layer_norm(projected, residual=hidden, bias=bias, weights=weights)
+
+
+class SelfAttention(BlockPart):
+    """Multi-head self-attention (Vaswani et al., 2017), up to its layer norm."""
+
+    def __init__(
+        self,
+        config: config_lib.ModelConfig,
+        initializer: stateless_random.TruncatedNormal,
+        name: str = "attention",
+        compute: compute_lib.Compute = compute_lib.DEFAULT,
+    ):
+        super().__init__(config, initializer, name, compute)
+        self.query, self.key, self.value = (
+            layers.Dense(
+                config.hidden_size, initializer.child(part), part, compute=compute
+            )
+            for part in ("query", "key", "value")
+        )
+
+    def call(
+        self,
+        hidden,
+        attention_bias,
+        dropout_seed=None,
+        weights: compute_lib.WeightCache | None = None,
+    ):
+        """Computes attention between all positions.
+
+        Args:
+          hidden: float [B, S, H].
+          attention_bias: float32 [B, 1, 1, S], added to the scores.
+          dropout_seed: int32 [2] or None.
+          weights: gives the variables as tensors.
+
+        Returns:
+          float [B, S, H] of the dtype of `hidden`.
+        """
+        weights = weights or compute_lib.WeightCache(hidden.dtype)
+        query, key, value = (
+            self._split_heads(project(hidden, weights=weights))
+            for project in (self.query, self.key, self.value)
+        )
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
+        scale = query.shape[-1] ** -0.5
+        if self.fuses(scores):
+            probabilities = xla_fused_ops.softmax(scores, attention_bias, scale)
+        else:
+            probabilities = elementwise_ops.softmax(
+                scores, attention_bias, scale, self.compute.elementwise_dtype
+            )
+        probabilities = stateless_random.dropout(
+            probabilities,
+            self.config.attention_dropout_rate,
+            stateless_random.fold_in(dropout_seed, 0),
+        )
+        context = tf.matmul(probabilities, value)  # [B, N, S, D]
+        context = tf.transpose(context, [0, 2, 1, 3])  # [B, S, N, D]
+        context = tf.reshape(context, layers.shape_of(hidden))
+        return self.project_add_norm(
+            hidden, context, stateless_random.fold_in(dropout_seed, 1), weights
+        )
+
+    @property
+    def input_projections(self) -> tuple[layers.Dense, ...]:
+        """The dense layers that read the hidden states."""
+        return self.query, self.key, self.value
+
+    def _split_heads(self, projected):
+        head_size = self.config.hidden_size // self.config.num_heads
+        shape = [*layers.shape_of(projected)[:2], self.config.num_heads, head_size]
+        return tf.transpose(tf.reshape(projected, shape), [0, 2, 1, 3])  # [B, N, S, D]
+
+
+class FeedForward(BlockPart):
+    """Two dense layers around an activation function, up to the layer norm."""
+
+    def __init__(
+        self,
+        config: config_lib.ModelConfig,
+        initializer: stateless_random.TruncatedNormal,
+        name: str = "feed_forward",
+        compute: compute_lib.Compute = compute_lib.DEFAULT,
+    ):
+        super().__init__(config, initializer, name, compute)
+        self.intermediate = layers.Dense(
+            config.intermediate_size,
+            initializer.child("intermediate"),
+            "intermediate",
+            config.activation,
+            compute,
+        )
+
+    @property
+    def input_projections(self) -> tuple[layers.Dense, ...]:
+        """The dense layers that read the hidden states."""
+        return (self.intermediate,)
+
+    def call(
+        self, hidden, dropout_seed=None, weights: compute_lib.WeightCache | None = None
+    ):
+        """Maps float [B, S, H] to the same shape and dtype.
+
+        Args:
+          hidden: float [B, S, H].
+          dropout_seed: int32 [2] or None.
+          weights: gives the variables as tensors.
+        """
+        weights = weights or compute_lib.WeightCache(hidden.dtype)
+        expanded = self.intermediate(hidden, weights=weights)  # [B, S, F]
+        return self.project_add_norm(hidden, expanded, dropout_seed, weights)
+
+
+class TransformerEncoderBlock(layers.Layer):
+    """Attention and feed-forward: one layer of the encoder (paper, section 3.1).
+
+    Its two parts are arguments, since blocks may share them.
+    """
+
+    def __init__(
+        self,
+        attention: SelfAttention,
+        feed_forward: FeedForward,
+        name: str,
+        compute: compute_lib.Compute = compute_lib.DEFAULT,
+    ):
+        super().__init__(name, compute)
+        self.attention = attention
+        self.feed_forward = feed_forward
+
+    def call(
+        self,
+        hidden,
+        attention_bias,
+        dropout_seed=None,
+        weights: compute_lib.WeightCache | None = None,
+    ):
+        """Applies attention and feed-forward.
+
+        Args:
+          hidden: float [B, S, H].
+          attention_bias: float32 [B, 1, 1, S].
+          dropout_seed: int32 [2] for this application of the block, or None.
+          weights: gives the variables as tensors.
+
+        Returns:
+          float [B, S, H] of the dtype of `hidden`.
+        """
+        weights = weights or compute_lib.WeightCache(hidden.dtype)
+        hidden = compute_lib.maybe_recompute(
+            self.attention,
+            self.compute.remat == "attention",
+            weights,
+            hidden,
+            attention_bias=attention_bias,
+            dropout_seed=stateless_random.fold_in(dropout_seed, 0),
+        )
+        return self.feed_forward(
+            hidden, stateless_random.fold_in(dropout_seed, 1), weights
+        )

@@ -1,0 +1,1 @@
+"""LAMB, AdamW, schedules, layer-wise decay and batch-size scaling."""

@@ -1,0 +1,42 @@
+"""Adapts a recipe to another batch size."""
+
+import dataclasses
+import math
+
+from albert_tf.core import config as config_lib
+
+
+def scale(config: config_lib.Config, batch_size: int) -> tuple[config_lib.Config, str]:
+    """Returns the recipe for another batch size, and a line about the changes.
+
+    The learning rate is proportional to the square root of the batch size and the
+    number of warmup steps stays, as LAMB's authors do (You et al., 2019: square-root
+    scaling with linear-epoch warmup); the number of steps is inversely proportional, so
+    that the run sees as many sequences as before.
+
+    Raises:
+      ValueError: the batch size is below 1, or the scaled settings contradict others.
+    """
+    if batch_size < 1:
+        raise ValueError(
+            f"--scale_to_batch_size must be at least 1; received {batch_size}"
+        )
+    run, optimizer = config.train, config.optimizer
+    ratio = batch_size / run.batch_size
+    scaled_run = dataclasses.replace(
+        run, batch_size=batch_size, num_steps=max(1, round(run.num_steps / ratio))
+    )
+    scaled_optimizer = dataclasses.replace(
+        optimizer,
+        learning_rate=optimizer.learning_rate * math.sqrt(ratio),
+        warmup_steps=min(optimizer.warmup_steps, scaled_run.num_steps),
+    )
+    scaled = dataclasses.replace(config, train=scaled_run, optimizer=scaled_optimizer)
+    line = (
+        f"scaled to a batch of {batch_size:,} (from {run.batch_size:,}): learning rate "
+        f"{scaled_optimizer.learning_rate:.6g} (from {optimizer.learning_rate:g}, by "
+        f"the square root of {ratio:g}), {scaled_run.num_steps:,} steps (from "
+        f"{run.num_steps:,}), {scaled_optimizer.warmup_steps:,} of warmup (from "
+        f"{optimizer.warmup_steps:,})"
+    )
+    return scaled, line

@@ -1,0 +1,227 @@
+"""LAMB and AdamW as ALBERT uses them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.core import config as config_lib
+from albert_tf.optim import schedule
+
+
+class Slots(NamedTuple):
+    """The optimizer's variables for a variable, of its shape.
+
+    m: the running mean of its gradients.
+    v: the running mean of their squares.
+    """
+
+    m: tf.Variable
+    v: tf.Variable
+
+
+class AdamW(tf_keras.optimizers.Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+
+    As in the original, without bias correction by default. Variables whose name matches
+    one of `exclude_patterns` (regular expressions) are not decayed. With `compiled` XLA
+    compiles the update of each variable, which takes fewer temporary copies on a CPU.
+    `rate_scales` maps names of variables to factors of their learning rate. If a
+    gradient is not finite, its variable and slots keep their values; the step counts.
+    """
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay_rate: float,
+        beta_1: float,
+        beta_2: float,
+        epsilon: float,
+        bias_correction: bool,
+        exclude_patterns: Sequence[str],
+        compiled: bool = False,
+        rate_scales: Mapping[str, float] | None = None,
+    ):
+        super().__init__(name=type(self).__name__.lower(), jit_compile=False)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.bias_correction = bias_correction
+        self.exclude_patterns = tuple(exclude_patterns)
+        self.compiled = compiled
+        # Within functions, as a checkpoint would track a dictionary.
+        self._named_rate_scales = lambda: rate_scales or {}
+        self._compiled_update = tf.function(
+            self._update, jit_compile=True, autograph=False
+        )
+
+    def build(self, var_list):
+        """Makes the two slots of each variable.
+
+        Raises:
+          ValueError: a pattern matches no variable.
+        """
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._first_moments = [
+            self.add_variable_from_reference(variable, "m") for variable in var_list
+        ]
+        self._second_moments = [
+            self.add_variable_from_reference(variable, "v") for variable in var_list
+        ]
+        self._check_patterns(var_list)
+        named = dict(self._named_rate_scales())
+        scales = [named.pop(variable.name, 1.0) for variable in var_list]
+        if named:
+            raise ValueError(
+                f"each of rate_scales must name a variable; received {sorted(named)}, "
+                f"which name none of {len(var_list)}"
+            )
+        self._rate_scale_at = lambda index: scales[index]
+        self._built = True
+
+    def slots_of(self, variable) -> Slots:
+        """Returns the slots of a variable that `build` received."""
+        index = self._index_dict[self._var_key(variable)]
+        return Slots(self._first_moments[index], self._second_moments[index])
+
+    def update_step(self, gradient, variable):
+        """Updates `variable` by `gradient`, a dense tensor of the same shape."""
+        index = self._index_dict[self._var_key(variable)]
+        m, v = self.slots_of(variable)
+        update = self._compiled_update if self.compiled else self._update
+        new_m, new_v, change = update(
+            gradient,
+            tf.convert_to_tensor(variable),
+            tf.convert_to_tensor(m),
+            tf.convert_to_tensor(v),
+            tf.cast(self.iterations, tf.float32),
+            self.is_excluded(variable),
+        )
+        m.assign(new_m)
+        v.assign(new_v)
+        # By index: on a second device the variable has another name.
+        rate = self.learning_rate * self._rate_scale_at(index)
+        variable.assign_sub(rate * change)
+
+    def _update(self, gradient, weights, m, v, step, is_excluded: bool):
+        """Returns the new moments, and the direction of the step."""
+        is_finite = tf.reduce_all(tf.math.is_finite(gradient))
+        new_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
+        new_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
+        m = tf.where(is_finite, new_m, m)
+        v = tf.where(is_finite, new_v, v)
+        update = self._direction(weights, m, v, step, is_excluded)
+        if not is_excluded:
+            update *= self._trust_ratio(weights, update)
+        return m, v, tf.where(is_finite, update, 0.0)
+
+    def _direction(self, weights, m, v, step, is_excluded: bool):
+        """Returns the unscaled step, after `step` updates."""
+        m_hat, v_hat = self._unbiased(m, v, step)
+        update = m_hat / (tf.sqrt(v_hat) + self.epsilon)
+        return update if is_excluded else update + self.weight_decay_rate * weights
+
+    def is_excluded(self, variable) -> bool:
+        """Returns whether `variable` gets neither weight decay nor trust ratio."""
+        return any(
+            re.search(pattern, variable.name) for pattern in self.exclude_patterns
+        )
+
+    def trust_ratios(self, var_list) -> dict[str, tf.Tensor]:
+        """Returns the trust ratio of each variable's last step, by name.
+
+        float32 scalars, computed from the slots and the present weights, which differ
+        from the weights that the update used by that one step. Empty under AdamW.
+        """
+        step = tf.cast(self.iterations, tf.float32) - 1.0
+        ratios = {}
+        for variable in var_list:
+            slots = self.slots_of(variable)
+            weights, m, v = map(tf.convert_to_tensor, (variable, *slots))
+            if self.uses_trust_ratio(variable):
+                update = self._direction(weights, m, v, step, is_excluded=False)
+                name = variable.name.removesuffix(":0")
+                ratios[name] = self._trust_ratio(weights, update)
+        return ratios
+
+    def uses_trust_ratio(self, variable) -> bool:
+        """Returns whether the step of `variable` is scaled by a trust ratio."""
+        del variable
+        return False
+
+    def _trust_ratio(self, weights, update):
+        del weights, update
+        return 1.0
+
+    def _unbiased(self, m, v, step):
+        if not self.bias_correction:
+            return m, v
+        step += 1.0
+        return m / (1.0 - self.beta_1**step), v / (1.0 - self.beta_2**step)
+
+    def _check_patterns(self, var_list):
+        for pattern in self.exclude_patterns:
+            if not any(re.search(pattern, variable.name) for variable in var_list):
+                raise ValueError(
+                    "each of optimizer.exclude_patterns must match a variable; "
+                    f"{pattern!r} matches none of {len(var_list)}"
+                )
+
+    def describe(self, var_list) -> str:
+        """Returns a line: how many parameters get weight decay and trust ratios."""
+        total = sum(variable.shape.num_elements() for variable in var_list)
+        excluded = sum(
+            variable.shape.num_elements()
+            for variable in var_list
+            if self.is_excluded(variable)
+        )
+        unadapted = sum(
+            variable.shape.num_elements()
+            for variable in var_list
+            if not self.uses_trust_ratio(variable)
+        )
+        return (
+            f"{self.name}: of {total:,} parameters {total - excluded:,} are decayed, "
+            f"{excluded:,} are not, {unadapted:,} have no trust ratio"
+        )
+
+
+class Lamb(AdamW):
+    """AdamW whose step is scaled to each variable's norm (You et al., 2019)."""
+
+    def uses_trust_ratio(self, variable) -> bool:
+        """Returns whether the step of `variable` is scaled by a trust ratio."""
+        return not self.is_excluded(variable)
+
+    def _trust_ratio(self, weights, update):
+        weight_norm = tf.norm(weights)
+        update_norm = tf.norm(update)
+        ratio = tf.math.divide_no_nan(weight_norm, update_norm)
+        return tf.where((weight_norm > 0) & (update_norm > 0), ratio, 1.0)
+
+
+def create(
+    config: config_lib.OptimizerConfig,
+    num_steps: int,
+    compiled: bool = False,
+    rate_scales: Mapping[str, float] | None = None,
+) -> AdamW:
+    """Returns the optimizer of a run of `num_steps` steps, with its schedule."""
+    optimizer_class = {"lamb": Lamb, "adamw": AdamW}[config.name]
+    return optimizer_class(
+        learning_rate=schedule.WarmupDecay(config, num_steps),
+        weight_decay_rate=config.weight_decay_rate,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        bias_correction=config.bias_correction,
+        exclude_patterns=config.exclude_patterns,
+        compiled=compiled,
+        rate_scales=rate_scales,
+    )

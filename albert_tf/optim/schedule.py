@@ -1,0 +1,45 @@
+"""The learning rate: linear warmup, then decay."""
+
+import math
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.core import config as config_lib
+
+
+class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """Learning rate of the update after `step` updates.
+
+    Before `warmup_steps` it is `learning_rate * step / warmup_steps`, then
+    `learning_rate` times a factor of `progress`: `(1 - progress) ** decay_power` for
+    decay "polynomial", half a cosine from 1 to 0 for "cosine", 1 for "constant".
+    `progress` is `step / num_steps` for decay_from="start", as in the original, where
+    the rate drops at the end of warmup; for "warmup_end" it counts from there, and the
+    rate is continuous.
+    """
+
+    def __init__(self, optimizer: config_lib.OptimizerConfig, num_steps: int):
+        """Takes the settings from `optimizer`; the decay ends at `num_steps`."""
+        self._optimizer = optimizer
+        self._num_steps = num_steps
+
+    def __call__(self, step):
+        """Returns a float32 scalar for `step`, an integer scalar counted from 0."""
+        settings = self._optimizer
+        step = tf.cast(step, tf.float32)
+        # Differs from the original: with decay_from="warmup_end" the rate does not
+        # jump where warmup ends.
+        first = settings.warmup_steps if settings.decay_from == "warmup_end" else 0
+        span = max(self._num_steps - first, 1)
+        progress = tf.clip_by_value((step - first) / span, 0.0, 1.0)
+        decayed = settings.learning_rate * self._factor(progress)
+        warmup = settings.learning_rate * step / max(settings.warmup_steps, 1)
+        return tf.where(step < settings.warmup_steps, warmup, decayed)
+
+    def _factor(self, progress):
+        if self._optimizer.decay == "constant":
+            return tf.ones_like(progress)
+        if self._optimizer.decay == "cosine":
+            return 0.5 * (1.0 + tf.cos(math.pi * progress))
+        return (1.0 - progress) ** self._optimizer.decay_power

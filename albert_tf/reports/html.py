@@ -1,0 +1,137 @@
+"""Rendering of report pages: templates, pictures, and formats of values."""
+
+import importlib.resources
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from albert_tf.core import files, validation
+from albert_tf.reports import charts
+
+PAGE_FILE = "index.html"
+
+
+def write(
+    output_dir: str,
+    template: str,
+    pictures: Sequence[charts.Picture],
+    last_step: int,
+    values: Mapping[str, Any],
+) -> str:
+    """Writes index.html and its pictures into a directory.
+
+    Args:
+      output_dir: the directory, local or gs://; made if it does not exist.
+      template: name of a template of this package; it receives `pictures` and `pixels`
+        in addition to the values.
+      pictures: drawn once in each theme.
+      last_step: the end of the axes over steps.
+      values: the other values of the template.
+
+    Returns:
+      The path of index.html.
+    """
+    html = _environment().get_template(template)
+    page = html.render(pictures=pictures, pixels=charts.PIXELS, **values)
+    files.make_folder(output_dir)
+    for picture in pictures:
+        for theme in charts.THEMES:
+            path = os.path.join(output_dir, f"{picture.name}{theme.suffix}.png")
+            files.write_bytes(path, charts.draw(picture, last_step, theme))
+    # The page is written last, so that all its pictures exist.
+    path = os.path.join(output_dir, PAGE_FILE)
+    files.write_bytes(path, page.encode())
+    return path
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.FunctionLoader(_template),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(count=count, duration=duration, label=label)
+    return environment
+
+
+def _template(name: str) -> str:
+    return importlib.resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+def has(value: Any, *names: str) -> bool:
+    """Returns whether a value is an object with these names."""
+    return isinstance(value, Mapping) and set(names) <= set(value)
+
+
+def is_number(value: Any) -> bool:
+    """Returns whether a value is an int or a float."""
+    return isinstance(value, int | float)
+
+
+def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raises a ValueError if a row is not one of metrics.jsonl."""
+    for row in rows:
+        validation.require(
+            has(row, "split", "step"), "metrics have split and step", row
+        )
+        holds = all(is_number(row[name]) for name in row if name != "split")
+        validation.require(holds, "all metrics but split must be numbers", row)
+
+
+# ---- Formats of values ----
+
+
+def figure(value: float) -> str:
+    """Formats a number with four digits, or as an integer from 1000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def count(number: int, noun: str) -> str:
+    """Formats a count, such as "1 step" and "1,000 steps"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """Formats a time, such as "1.5 s", "3 min 05 s" and "2 h 04 min"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60:,} h {minutes % 60:02} min"
+
+
+def label(key: str) -> str:
+    """Formats a key as words."""
+    words = key.removeprefix("num_").replace("_", " ")
+    return words.replace("heldout", "held-out")
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yields labels and texts; an object of integers is one row, with their shares."""
+    for key, value in values.items():
+        name = prefix + label(key)
+        if not isinstance(value, Mapping):
+            yield name, _text(key, value)
+        elif all(type(number) is int for number in value.values()):
+            total = sum(value.values())
+            parts = [
+                f"{label(part)}:\u00a0{number:,}"
+                + (f"\u00a0({number / total:.1%})" if total and number != total else "")
+                for part, number in value.items()
+            ]
+            yield name, "; ".join(parts) or "none"
+        else:
+            yield from flatten(value, f"{name}: ")
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, bool) or not is_number(value):
+        return "–" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.2%}" if key.endswith("_rate") else f"{value:,.4g}"

@@ -1,0 +1,120 @@
+"""Exports the model of a run: SavedModels that take strings or ids, and TF Lite.
+
+Each function writes a new or empty directory, which locally appears only when it is
+complete, and returns the path of the checkpoint that it exported.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from albert_tf.core import config_io, files
+from albert_tf.data import schema
+from albert_tf.finetuning import results_reader, run_dir
+from albert_tf.serving import hub_encoder, load, tflite, warmup
+
+
+def export_text(
+    model_dir: str,
+    output_dir: str,
+    checkpoint_path: str = "",
+    compute_dtype: str | None = None,
+    fixed_length: int | None = None,
+) -> tuple[str, list[str]]:
+    """Writes a SavedModel that takes strings, with requests to warm it up.
+
+    Args:
+      model_dir: the run directory.
+      output_dir: the directory of the model.
+      checkpoint_path: as in `load.load_serving`.
+      compute_dtype: as in `load.load_serving`.
+      fixed_length: as in `load.load_serving`.
+
+    Returns:
+      The path of the checkpoint, and the names of the signatures.
+
+    Raises:
+      ValueError: as `load.load_serving`; or `output_dir` cannot be written.
+    """
+    module, path = load.load_serving(
+        model_dir, checkpoint_path, compute_dtype, fixed_length
+    )
+
+    def write(directory: str) -> None:
+        tf.saved_model.save(module, directory, signatures=module.signatures)
+        warmup.write(directory, module.signatures)
+
+    _write_complete(write, output_dir)
+    return path, list(module.signatures)
+
+
+def export_encoder(model_dir: str, output_dir: str, checkpoint_path: str = "") -> str:
+    """Writes the encoder as a SavedModel that takes ids and can be trained further.
+
+    Takes, returns and raises what `export_text` does, without signatures.
+    """
+    encoder, path = load.load_encoder(model_dir, checkpoint_path)
+    saved = hub_encoder.make(encoder)
+    _write_complete(functools.partial(tf.saved_model.save, saved), output_dir)
+    return path
+
+
+def export_tflite(
+    model_dir: str,
+    output_dir: str,
+    checkpoint_path: str = "",
+    fixed_length: int | None = None,
+) -> str:
+    """Writes a TensorFlow Lite model beside vocabulary, configuration and task.
+
+    Takes, returns and raises what `export_text` does, without signatures.
+    """
+    model_dir = results_reader.best_folder(model_dir)
+    config, tokenizer = load.read_run(model_dir, "float32", fixed_length)
+    contents = {}
+    if config.task.name:
+        task, path = load.load_task(model_dir, config, tokenizer, checkpoint_path)
+        length = config.task.max_seq_length
+        contents[tflite.MODEL_FILE] = tflite.convert_task(task.model, length)
+        task_path = os.path.join(model_dir, run_dir.TASK_FILE)
+        contents[run_dir.TASK_FILE] = files.read_bytes(task_path)
+    else:
+        model, path = load.load_pretrained(model_dir, config, checkpoint_path)
+        length = config.data.max_seq_length
+        contents[tflite.MODEL_FILE] = tflite.convert_pretrained(model, length)
+    vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)
+    contents[schema.VOCAB_FILE] = files.read_bytes(vocab_path)
+    contents[schema.CONFIG_FILE] = config_io.to_json(config).encode()
+    _write_complete(functools.partial(_write_files, contents), output_dir)
+    return path
+
+
+def _write_files(contents: Mapping[str, bytes], directory: str) -> None:
+    files.make_folder(directory)
+    for name, content in contents.items():
+        files.write_bytes(os.path.join(directory, name), content)
+
+
+def _write_complete(write: Callable[[str], None], output_dir: str) -> None:
+    """Calls `write` with a directory that becomes `output_dir`.
+
+    Raises:
+      ValueError: it cannot be written.
+    """
+    final = output_dir.rstrip("/")
+    # A remote directory is renamed file by file, and one transient error on the way
+    # makes TensorFlow report that there is no such directory; but there, too,
+    # saved_model.pb is written late.
+    temporary = final if files.is_remote(final) else final + ".incomplete"
+    try:
+        write(temporary)
+        if temporary != final:
+            if tf.io.gfile.exists(final):
+                tf.io.gfile.rmtree(final)  # it is empty
+            tf.io.gfile.rename(temporary, final)
+    except (OSError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"--output_dir must be a directory that can be written: {error}"
+        ) from error

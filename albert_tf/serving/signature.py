@@ -1,0 +1,82 @@
+"""Base of the modules that answer strings with a fine-tuned model."""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf.core import task_config
+from albert_tf.model import task_model
+from albert_tf.serving import packing, scaled_weights
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+
+TEXTS = tf.TensorSpec([None], tf.string)
+
+
+@dataclasses.dataclass(frozen=True)
+class ServableTask:
+    """A fine-tuned model and the settings that serving needs.
+
+    Attributes:
+      model: of the task.
+      tokenizer: of the run.
+      settings: the section `task` of the run's configuration.
+      labels: names of the classes; empty where there are none.
+      null_odds_threshold: above it a question counts as unanswerable.
+      is_fixed_length: whether all rows are padded to `settings.max_seq_length` instead
+        of the longest in the call.
+    """
+
+    model: task_model.TaskModel
+    tokenizer: tokenizer_lib.Tokenizer
+    settings: task_config.TaskConfig
+    labels: tuple[str, ...]
+    null_odds_threshold: float
+    is_fixed_length: bool = False
+
+
+class TaskServing(tf.Module, abc.ABC):
+    """Tokenizer and model of a task in one graph."""
+
+    def __init__(self, trained: ServableTask):
+        super().__init__(name="task_serving")
+        model = trained.model
+        encoder = scaled_weights.ScaledEncoder(model.encoder)
+        # The model is not an attribute: Keras would save a function for each layer.
+        self._weights = encoder.variables_to_save(model.variables)
+        self._infer_rows = lambda features: model.infer(features, encoder)
+        self._max_seq_length = trained.settings.max_seq_length
+        self._fixed_length = self._max_seq_length if trained.is_fixed_length else None
+        # Minimum length of a row.
+        self._least_length = self._fixed_length or packing.SHORTEST
+        self._special = packing.special_ids(trained.tokenizer)
+
+    @property
+    @abc.abstractmethod
+    def signatures(self) -> dict:
+        """The signatures of the SavedModel, by name."""
+
+    def _infer(self, features, outputs: dict[str, tf.TensorSpec]):
+        """Returns the model's outputs for rows, by the fields of the head's result."""
+
+        def compute(portion):
+            found = self._infer_rows(portion)
+            return {name: getattr(found, name) for name in outputs}
+
+        if self._fixed_length:
+            features = {
+                name: tf.ensure_shape(
+                    value, [*value.shape.as_list()[:-1], self._fixed_length]
+                )
+                for name, value in features.items()
+            }
+        return packing.in_portions(compute, features, outputs)
+
+
+def specs(**shapes: Sequence[int | None]) -> dict[str, tf.TensorSpec]:
+    """Returns specs of float32 tensors, given shapes without the axis of rows."""
+    return {
+        name: tf.TensorSpec([None, *shape], tf.float32)
+        for name, shape in shapes.items()
+    }

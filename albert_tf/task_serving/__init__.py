@@ -1,1 +1,0 @@
-"""A fine-tuned model behind signatures that take strings, one module a kind of task."""

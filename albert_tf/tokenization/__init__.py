@@ -1,0 +1,1 @@
+"""The SentencePiece tokenizer, in Python and in the TensorFlow graph."""

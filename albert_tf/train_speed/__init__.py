@@ -1,1 +1,0 @@
-"""What bench_train measures of training: steps, saving, starting and the input."""

@@ -1,0 +1,1 @@
+"""Losses, objectives, the train step, its loops, and the trainer."""

@@ -1,0 +1,240 @@
+"""Training and evaluation loops that stay on the devices.
+
+A loop runs until its steps are done, the process was asked to end, or a step failed;
+all hosts see the same values and leave the loop at the same step.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.core import config as config_lib
+from albert_tf.data import input_pipeline
+from albert_tf.devices import strategies
+from albert_tf.training import objectives
+
+# The running mean of the loss is one of about 100 steps.
+_MEAN_LOSS_RATE = 0.01
+
+Scalars = objectives.Scalars
+
+
+class TrainState(tf.Module):
+    """The state of a run besides model and optimizer; saved with them.
+
+    With it a run that restarts between two rows of metrics writes the same rows, and
+    all workers know what was done without reading what the chief wrote.
+
+    sums: float64 [sums], those of the objective, over the steps since metrics were last
+      recorded.
+    row_step: int64 scalar, the step of that record; 0 at first.
+    evaluated_step: int64 scalar, the step of the last evaluation; -1 at first.
+    mean_loss: float32 scalar, the running mean of the loss; infinite at first.
+    num_skipped: int32 scalar, the number of skipped steps.
+    num_streams: int32 scalar, the number of streams that make a batch.
+    gradient_norm: float32 scalar, of the last step that was taken, before clipping.
+    """
+
+    def __init__(self, objective: objectives.Objective, num_streams: int = 1):
+        super().__init__(name="loop_state")
+        self._objective = objective
+        with tf.device("/cpu:0"):
+            zeros = tf.zeros([len(objective.sum_names)], tf.float64)
+            self.sums = _variable(zeros, "sums")
+            self.row_step = _variable(tf.constant(0, tf.int64), "row_step")
+            self.evaluated_step = _variable(tf.constant(-1, tf.int64), "evaluated_step")
+            self.mean_loss = _variable(float("inf"), "mean_loss")
+            self.num_skipped = _variable(0, "num_skipped")
+            self.num_streams = _variable(num_streams, "num_streams")
+            self.gradient_norm = _variable(0.0, "gradient_norm")
+
+    @property
+    def sum_names(self) -> tuple[str, ...]:
+        """The names of the sums."""
+        return self._objective.sum_names
+
+    def take_sums(self, step: int) -> tuple[dict[str, float], int]:
+        """Returns the sums by name and their number of steps, and resets both.
+
+        Args:
+          step: the present step.
+        """
+        values = dict(zip(self.sum_names, self.sums.numpy().tolist(), strict=True))
+        num_steps = step - int(self.row_step)
+        self.sums.assign(tf.zeros_like(self.sums))
+        self.row_step.assign(step)
+        return values, num_steps
+
+
+class Signals(tf.Module):
+    """Signals between the host and a running loop.
+
+    stop: float32 scalar, set above 0 by the host to end the loop.
+    heartbeat: int64 scalar, set by the loop: -1 before it began, then 2 n while it
+      waits for the batch of its n-th step, and 2 n + 1 while it takes that step.
+    """
+
+    def __init__(self):
+        super().__init__(name="signals")
+        with tf.device("/cpu:0"):
+            self.stop = _variable(0.0, "stop")
+            self.heartbeat = _variable(tf.constant(-1, tf.int64), "heartbeat")
+
+
+def _variable(value, name: str) -> tf.Variable:
+    return tf.Variable(value, trainable=False, name=name)
+
+
+def make_train_loop(
+    strategy, step_fn, state: TrainState, signals: Signals, max_skipped: int
+) -> Callable[..., Scalars]:
+    """Returns a function that takes steps without leaving the devices.
+
+    Args:
+      strategy: where to run.
+      step_fn: the result of `train_step.make_train_step`.
+      state: changed by the loop.
+      signals: read and set by the loop.
+      max_skipped: the number of bad steps to skip in all; the loop ends at the next
+        one.
+
+    Returns:
+      A function that takes an iterator of batches and the number of steps, and returns
+      scalars: `num_steps` (int32) started, `bad_loss` and `bad_norm` (float32) of the
+      last bad step, `failed` and `stopped` (bool), and `input_seconds`
+      (float64) of waiting for batches.
+    """
+
+    def step(iterator, index, carried):
+        signals.heartbeat.assign(2 * tf.cast(index, tf.int64))
+        features, seconds = _next_batch(iterator)
+        with tf.control_dependencies([seconds]):
+            signals.heartbeat.assign_add(1)
+            stop = signals.stop.read_value()
+        values = strategies.run_on_replicas(
+            strategy, step_fn, (features, stop, carried["mean_loss"])
+        )
+        is_bad = values["is_bad"] > 0
+        sums = tf.stack([values[name] for name in state.sum_names])
+        sums = tf.cast(sums, tf.float64)  # of many steps: float32 would round
+        mean = carried["mean_loss"]
+        new_mean = tf.where(
+            tf.math.is_inf(mean),
+            values["loss"],
+            mean + _MEAN_LOSS_RATE * (values["loss"] - mean),
+        )
+        num_skipped = carried["num_skipped"] + tf.cast(is_bad, tf.int32)
+        return {
+            "sums": carried["sums"] + tf.where(is_bad, tf.zeros_like(sums), sums),
+            "mean_loss": tf.where(is_bad, mean, new_mean),
+            "num_skipped": num_skipped,
+            "gradient_norm": tf.where(
+                is_bad, carried["gradient_norm"], values["gradient_norm"]
+            ),
+            "bad_loss": tf.where(is_bad, values["loss"], carried["bad_loss"]),
+            "bad_norm": tf.where(is_bad, values["gradient_norm"], carried["bad_norm"]),
+            "failed": is_bad & (num_skipped > max_skipped),
+            "stopped": values["stop"] > 0,
+            "input_seconds": carried["input_seconds"] + seconds,
+        }
+
+    @tf.function(autograph=False)
+    def train_loop(iterator, num_steps):
+        carried = {
+            "sums": state.sums.read_value(),
+            "mean_loss": state.mean_loss.read_value(),
+            "num_skipped": state.num_skipped.read_value(),
+            "gradient_norm": state.gradient_norm.read_value(),
+            "bad_loss": tf.constant(0.0),
+            "bad_norm": tf.constant(0.0),
+            "failed": tf.constant(False),
+            "stopped": tf.constant(False),
+            "input_seconds": tf.constant(0.0, tf.float64),
+        }
+        index, carried = tf.while_loop(
+            lambda index, c: (index < num_steps) & ~c["failed"] & ~c["stopped"],
+            lambda index, c: (index + 1, step(iterator, index, c)),
+            (tf.constant(0), carried),
+            parallel_iterations=1,
+        )
+        state.sums.assign(carried.pop("sums"))
+        state.mean_loss.assign(carried.pop("mean_loss"))
+        state.num_skipped.assign(carried.pop("num_skipped"))
+        state.gradient_norm.assign(carried.pop("gradient_norm"))
+        return {**carried, "num_steps": index}
+
+    return train_loop
+
+
+def _next_batch(iterator):
+    """The next batch, and float64 seconds of waiting for it."""
+    began = tf.timestamp()
+    with tf.control_dependencies([began]):
+        features = next(iterator)
+    with tf.control_dependencies(tf.nest.flatten(features, expand_composites=True)):
+        return features, tf.timestamp() - began
+
+
+def make_evaluation(
+    strategy,
+    model: tf_keras.Model,
+    config: config_lib.Config,
+    objective: objectives.Objective,
+    input_fn: input_pipeline.InputFn,
+    num_batches: int,
+    signals: Signals,
+) -> Callable[[], dict[str, float] | None]:
+    """Returns a function that evaluates the model on what `input_fn` reads.
+
+    Args:
+      strategy: the devices that train.
+      model: the model.
+      config: its `train.jit_compile` says what is compiled.
+      objective: gives the sums and the metrics.
+      input_fn: batches with `example_weights`, as `input_pipeline.eval_input_fn` makes
+        them.
+      num_batches: of all replicas together.
+      signals: its `stop` ends an evaluation, which then returns None.
+    """
+    dataset = strategies.distribute_dataset(strategy, input_fn)
+    num_rounds = -(-num_batches // strategy.num_replicas_in_sync)
+    names = objective.sum_names
+    forward = tf.function(
+        lambda features: objective.batch_sums(
+            model, features, None, features["example_weights"]
+        ),
+        jit_compile=strategies.compiles_with_xla(config.train.jit_compile),
+        autograph=False,
+    )
+
+    def eval_step(features, stop):
+        sums = forward(features)
+        numbers = tf.stack([*(sums[name] for name in names), stop])
+        return strategies.sum_over_replicas(numbers)
+
+    def step(iterator, sums):
+        features = next(iterator)
+        return sums + tf.cast(
+            strategies.run_on_replicas(
+                strategy, eval_step, (features, signals.stop.read_value())
+            ),
+            tf.float64,
+        )
+
+    @tf.function(autograph=False)
+    def eval_loop(iterator):
+        return tf.while_loop(
+            lambda index, sums: (index < num_rounds) & (sums[-1] == 0),
+            lambda index, sums: (index + 1, step(iterator, sums)),
+            (tf.constant(0), tf.zeros([len(names) + 1], tf.float64)),
+            parallel_iterations=1,
+        )[1]
+
+    def evaluate() -> dict[str, float] | None:
+        *sums, stop = eval_loop(iter(dataset)).numpy().tolist()
+        if stop:
+            return None
+        return objective.metrics(dict(zip(names, sums, strict=True)))
+
+    return evaluate

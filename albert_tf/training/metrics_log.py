@@ -1,0 +1,135 @@
+"""Writes metrics of a run: metrics.jsonl, TensorBoard and a progress bar.
+
+`objectives` and `throughput` compute the metrics; `trainer` puts a row together.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+import tensorflow as tf
+import tqdm
+
+from albert_tf.core import files
+
+METRICS_FILE = "metrics.jsonl"
+_ROW_KEYS = ("split", "step", "seconds", "begun_at")
+
+
+def read_metrics(model_dir: str) -> list[dict]:
+    """Returns the rows of a run's metrics.jsonl; an empty list if there is none."""
+    path = os.path.join(model_dir, METRICS_FILE)
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        text = file.read()
+    # A process that was killed may have left part of a line.
+    whole = text[: text.rfind("\n") + 1]
+    return [json.loads(line) for line in whole.splitlines() if line]
+
+
+class MetricsLog:
+    """Writes the metrics of one run, and shows its progress.
+
+    A row of metrics.jsonl has `split` ("train" or "heldout"), `step`, `seconds` of
+    training so far, `begun_at` (the step at which the process that wrote it began), and
+    the metrics by name. Rows later than the restored step are dropped, because a run
+    that resumes there makes them again. Only the chief of several processes writes;
+    the others keep the rows and print warnings only.
+    """
+
+    def __init__(
+        self,
+        model_dir: str,
+        restored: int | None,
+        num_steps: int,
+        is_chief: bool = True,
+    ):
+        """Starts at the step `restored`, or at 0 if it is None."""
+        first_step = restored or 0
+        self._path = os.path.join(model_dir, METRICS_FILE)
+        rows = [] if restored is None else read_metrics(model_dir)
+        self._rows = [row for row in rows if row["step"] <= first_step]
+        self._seconds_before = self._rows[-1]["seconds"] if self._rows else 0.0
+        self._started = time.monotonic()
+        self._has_written = False
+        self._model_dir = model_dir
+        self._first_step = first_step
+        self._is_chief = is_chief
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        self._bar = tqdm.tqdm(
+            total=num_steps,
+            initial=first_step,
+            unit="step",
+            file=sys.stderr,
+            dynamic_ncols=True,
+            mininterval=1.0,
+            disable=not is_chief,
+        )
+
+    def find(self, split: str, step: int) -> dict[str, float]:
+        """Returns the metrics of a split recorded at a step; empty if none."""
+        for row in self._rows:
+            if (row["split"], row["step"]) == (split, step):
+                return {k: v for k, v in row.items() if k not in _ROW_KEYS}
+        return {}
+
+    def record(self, split: str, step: int, values: Mapping[str, float]) -> None:
+        """Records the metrics of a split at a step."""
+        seconds = self._seconds_before + time.monotonic() - self._started
+        row = {
+            "split": split,
+            "step": step,
+            "seconds": round(seconds, 3),
+            "begun_at": self._first_step,
+            **values,
+        }
+        self._rows.append(row)
+        if not self._is_chief:
+            return
+        if self._has_written and not files.is_remote(self._path):
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        else:
+            # First without the rows that are dropped; a gs:// file is written whole.
+            lines = [json.dumps(row) + "\n" for row in self._rows]
+            files.write_bytes(self._path, "".join(lines).encode())
+            self._has_written = True
+        with self._writer(split).as_default(step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
+
+    def progress(self, step: int, values: Mapping[str, float]) -> None:
+        """Moves the progress bar to `step`, with `values` after it."""
+        shown = {
+            name: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+            for name, value in values.items()
+        }
+        self._bar.set_postfix(shown, refresh=False)
+        self._bar.update(step - self._bar.n)
+
+    def say(self, line: str) -> None:
+        """Prints a line above the progress bar, on the chief."""
+        if self._is_chief:
+            self.warn(line)
+
+    def warn(self, line: str) -> None:
+        """Prints a line above the progress bar, on every process."""
+        self._bar.write(line, file=sys.stderr)
+
+    def __enter__(self) -> "MetricsLog":
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        """Closes the progress bar and, if nothing failed, the summaries."""
+        self._bar.close()
+        for writer in self._writers.values() if kind is None else ():
+            writer.close()
+
+    def _writer(self, split: str) -> tf.summary.SummaryWriter:
+        if split not in self._writers:
+            folder = os.path.join(self._model_dir, "summaries", split)
+            self._writers[split] = tf.summary.create_file_writer(folder)
+        return self._writers[split]

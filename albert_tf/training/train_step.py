@@ -1,0 +1,141 @@
+"""The train step: one function for every strategy.
+
+XLA may compile forward and backward pass only; all-reduce and optimizer stay outside,
+the form that runs on one device, on several, and on several hosts.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.core import config as config_lib
+from albert_tf.devices import strategies
+from albert_tf.model import stateless_random
+from albert_tf.optim import optimizers
+from albert_tf.training import objectives
+
+Features = objectives.Features
+Scalars = objectives.Scalars
+
+
+def compute_gradients(
+    objective: objectives.Objective,
+    model: tf_keras.Model,
+    features: Features,
+    dropout_seed,
+    *weights,
+) -> tuple[list[tf.Tensor], Scalars]:
+    """Returns gradients of the mean loss over the global batch, and this batch's sums.
+
+    Args:
+      objective: the loss.
+      model: the model.
+      features: a batch, or a microbatch.
+      dropout_seed: int32 [2] or None.
+      *weights: those of the objective over the global batch, float32 scalars.
+    """
+    with tf.GradientTape() as tape:
+        sums = objective.batch_sums(model, features, dropout_seed)
+        loss = objective.mean(sums, weights)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    # Gradients of embeddings are slices, which XLA and LAMB's norms must not see.
+    return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+
+
+def accumulate_gradients(
+    gradients_fn, features: Features, num_microbatches: int, dropout_seed
+) -> tuple[list[tf.Tensor], Scalars]:
+    """Returns gradients and sums of a batch that is split into equal microbatches.
+
+    Args:
+      gradients_fn: maps (features, dropout_seed) to gradients and sums.
+      features: tensors whose leading axis is a multiple of `num_microbatches`.
+      num_microbatches: how many; one is in memory at a time.
+      dropout_seed: int32 [2]; each microbatch draws its own masks.
+    """
+    if num_microbatches == 1:
+        return gradients_fn(features, dropout_seed)
+    microbatches = {
+        name: tf.reshape(value, [num_microbatches, -1, *value.shape[1:]])
+        for name, value in features.items()
+    }
+
+    def microbatch_gradients(index):
+        microbatch = {name: value[index] for name, value in microbatches.items()}
+        return gradients_fn(microbatch, stateless_random.fold_in(dropout_seed, index))
+
+    def add_microbatch(index, total):
+        return index + 1, tf.nest.map_structure(
+            tf.add, total, microbatch_gradients(index)
+        )
+
+    _, total = tf.while_loop(
+        lambda index, total: index < num_microbatches,
+        add_microbatch,
+        (tf.constant(1), microbatch_gradients(0)),
+        parallel_iterations=1,
+    )
+    return total
+
+
+def make_train_step(
+    model: tf_keras.Model,
+    optimizer: optimizers.AdamW,
+    config: config_lib.Config,
+    objective: objectives.Objective,
+) -> Callable[..., Scalars]:
+    """Returns the step that a replica takes on its part of the global batch.
+
+    Returns:
+      A function that takes the features of this replica, `stop` (float32 scalar, above
+      0 if this host was asked to end) and `mean_loss` (float32 scalar, the mean loss of
+      previous steps, infinite before the first), and updates the variables. It returns
+      float32 scalars, the same on every replica: the sums of the global batch by name;
+      its `loss` and `gradient_norm` before clipping; `is_bad`, 1 if the step was
+      skipped because these are not finite or the loss rose too far; and `stop` summed
+      over the hosts.
+    """
+    compiled = tf.function(
+        compute_gradients,
+        jit_compile=strategies.compiles_with_xla(config.train.jit_compile),
+        # There is nothing to rewrite, and AutoGraph takes half of the tracing time.
+        autograph=False,
+    )
+    names = objective.sum_names
+
+    def train_step(features: Features, stop, mean_loss) -> Scalars:
+        weights = strategies.sum_over_replicas(objective.weights(features))
+        key = tf.stack([config.train.seed, tf.cast(optimizer.iterations, tf.int32)])
+        key = stateless_random.fold_in(key, strategies.replica_id())
+        gradients, sums = accumulate_gradients(
+            lambda part, seed: compiled(objective, model, part, seed, *weights),
+            features,
+            config.train.accumulation_steps,
+            key,
+        )
+        *gradients, numbers = strategies.sum_over_replicas(
+            [*gradients, tf.stack([*(sums[name] for name in names), stop])]
+        )
+        values = dict(zip((*names, "stop"), tf.unstack(numbers), strict=True))
+        values["loss"] = objective.mean(values, weights)
+        # Differs from the original: it takes the norm of the slices of the embedding
+        # gradient, in which a token that occurs twice counts as two.
+        values["gradient_norm"] = tf.linalg.global_norm(gradients)
+        is_bad = ~(
+            tf.math.is_finite(values["loss"])
+            & tf.math.is_finite(values["gradient_norm"])
+            & (values["loss"] <= mean_loss + config.train.max_loss_rise)
+        )
+        # An infinite norm makes every gradient NaN, and such a step is skipped.
+        norm = tf.where(is_bad, float("inf"), values["gradient_norm"])
+        gradients, _ = tf.clip_by_global_norm(
+            gradients, config.optimizer.clip_norm, use_norm=norm
+        )
+        optimizer.apply_gradients(
+            zip(gradients, model.trainable_variables, strict=True),
+            skip_gradients_aggregation=True,
+        )
+        return {**values, "is_bad": tf.cast(is_bad, tf.float32)}
+
+    return train_step

@@ -1,0 +1,417 @@
+"""Trainer: one run from its newest checkpoint to its last step.
+
+    trainer = Trainer(config, "run", objective, build_model)
+    trainer.restore()
+    trainer.train(input_fn_at, Evaluation(evaluate))
+
+Pre-training, fine-tuning and the benchmarks differ in what they pass to it.
+"""
+
+import contextlib
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.checkpoints import checkpointer as checkpointer_lib
+from albert_tf.checkpoints import run_dir
+from albert_tf.core import config as config_lib
+from albert_tf.data import input_pipeline, schema
+from albert_tf.devices import strategies
+from albert_tf.optim import layer_decay, optimizers
+from albert_tf.training import (
+    loops,
+    metrics_log,
+    objectives,
+    preemption,
+    profiling,
+    throughput,
+    train_step,
+    trust_ratios,
+    watchdog,
+)
+
+Metrics = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """An evaluation between steps, and how it is recorded.
+
+    Attributes:
+      evaluate: returns metrics by name, or None if the process was asked to end.
+      split: the name of what is evaluated, in metrics.jsonl.
+      at_start: whether to evaluate before the first step too.
+      patience: the run ends after this many evaluations without a better
+        `train.best_metric`; 0 for no early stopping.
+      describe: formats the metrics as a line.
+    """
+
+    evaluate: Callable[[], Metrics | None]
+    split: str = schema.HELDOUT
+    at_start: bool = True
+    patience: int = 0
+    describe: Callable[[Metrics], str] = str
+
+
+class Trainer:
+    """Owns model, optimizer, state, checkpoints, loops, signals and metrics of a run.
+
+    Attributes:
+      config: the recipe.
+      strategy: the devices.
+      model: the model.
+      optimizer: its optimizer, with the schedule.
+      objective: what training minimizes.
+      state: what the loop carries from step to step.
+      signals: between host and loop; `signals.stop` ends the run.
+      is_chief: whether this process writes checkpoints and metrics.
+      step: steps so far, skipped ones included.
+      restored_step: the step of the restored checkpoint, or None.
+      checkpointer: saves the run; made by `restore`.
+    """
+
+    checkpointer: checkpointer_lib.Checkpointer
+
+    def __init__(
+        self,
+        config: config_lib.Config,
+        model_dir: str,
+        objective: objectives.Objective,
+        build_model: Callable[[], tf_keras.Model],
+        strategy: tf.distribute.Strategy | None = None,
+        signals: loops.Signals | None = None,
+        num_streams: int = 1,
+        meter: throughput.Meter | None = None,
+        layer_rate_decay: float = 1.0,
+    ):
+        """Builds model, optimizer and state on the devices.
+
+        Args:
+          config: the recipe.
+          model_dir: directory of checkpoints, metrics and summaries.
+          objective: what to minimize.
+          build_model: returns the model; called in the strategy's scope.
+          strategy: the devices; default: those that "auto" finds.
+          signals: given where several runs of a process end together.
+          num_streams: the number of streams of records that make a batch.
+          meter: counts FLOPs; default: one that counts steps and tokens only.
+          layer_rate_decay: factor of the learning rate from a layer to the one below.
+        """
+        self.config, self.model_dir, self.objective = config, model_dir, objective
+        self.strategy = strategy or strategies.create_strategy()
+        self.is_chief = strategies.is_chief(self.strategy)
+        # ---- Model and optimizer ----
+        with self.strategy.scope():
+            self.model = build_model()
+            self.optimizer = optimizers.create(
+                config.optimizer,
+                config.train.num_steps,
+                compiled=self.model.compute.fuse_elementwise,
+                rate_scales=layer_decay.rate_scales(self.model, layer_rate_decay),
+            )
+            self.optimizer.build(self.model.trainable_variables)
+        # ---- State ----
+        self.state = loops.TrainState(objective, num_streams)
+        self.signals = signals or loops.Signals()
+        self.step = 0
+        self.restored_step: int | None = None
+        self._num_streams = num_streams
+        self._meter = meter or throughput.Meter(0.0, 0.0)
+
+    def make_checkpointer(self, model_dir: str) -> checkpointer_lib.Checkpointer:
+        """Returns a checkpointer of this run's model, optimizer and state."""
+        return checkpointer_lib.Checkpointer(
+            model_dir,
+            self.config.train.keep_checkpoints,
+            {"model": self.model, "optimizer": self.optimizer, "loop": self.state},
+            self.is_chief,
+        )
+
+    def restore(self, use_previous: bool = False) -> list[str]:
+        """Restores the newest checkpoint of `model_dir`, if there is one.
+
+        Args:
+          use_previous: whether to take an older one if the newest is damaged.
+
+        Returns:
+          Lines about checkpoints that were skipped.
+
+        Raises:
+          ValueError: the checkpoint is damaged, or of another model, a later step or
+            other streams.
+        """
+        self.checkpointer = self.make_checkpointer(self.model_dir)
+        self.restored_step, notes = self.checkpointer.restore(use_previous)
+        self.step = self.restored_step or 0
+        num_steps = self.config.train.num_steps
+        if self.step > num_steps:
+            raise ValueError(
+                f"train.num_steps must not be less than the checkpoint's step "
+                f"{self.step}; received {num_steps}. Give more steps or another "
+                "--model_dir"
+            )
+        restored_streams = int(self.state.num_streams)
+        if restored_streams != self._num_streams:
+            raise ValueError(
+                f"this run's batches come from {restored_streams} streams of records, "
+                f"and now would come from {self._num_streams}: pass --set "
+                f"train.num_streams={restored_streams}, which must be a multiple of "
+                "the number of hosts, or give another --model_dir"
+            )
+        strategies.check_same_step(self.strategy, self.step)
+        return notes
+
+    def make_train_step(self) -> Callable[..., train_step.Scalars]:
+        """Returns the step that each replica takes on its part of a batch."""
+        return train_step.make_train_step(
+            self.model, self.optimizer, self.config, self.objective
+        )
+
+    def make_loop(self) -> tf.types.experimental.PolymorphicFunction:
+        """Returns the compiled loop over steps."""
+        return loops.make_train_loop(
+            self.strategy,
+            self.make_train_step(),
+            self.state,
+            self.signals,
+            self.config.train.max_skipped_steps,
+        )
+
+    def train(
+        self,
+        input_fn_at: Callable[[int], input_pipeline.InputFn],
+        evaluation: Evaluation | None = None,
+        on_checked: Callable[[], None] = lambda: None,
+        notes: Iterable[str] = (),
+        profile_steps: tuple[int, int] | None = None,
+    ) -> Metrics:
+        """Trains from `step` to the last step, and saves.
+
+        Args:
+          input_fn_at: takes a number of steps; returns the input function whose first
+            batch is the one after these.
+          evaluation: what to evaluate between steps, if anything.
+          on_checked: called once everything is checked, before anything is written.
+          notes: lines for the log.
+          profile_steps: the first and the last step to profile, if any.
+
+        Returns:
+          The metrics of the last evaluation; empty without one.
+
+        Raises:
+          FloatingPointError: a step failed, and no more may be skipped.
+          preemption.Stopped: the process was asked to end; all is saved.
+        """
+        # ---- Data and loop ----
+        self._input_fn_at, self._evaluation = input_fn_at, evaluation
+        self._batches, self._loop = self._batches_at(self.step), self.make_loop()
+        on_checked()
+        # ---- Log ----
+        self._begin_log(notes)
+        self._profiler = profiling.StepProfiler(
+            profile_steps, os.path.join(self.model_dir, "summaries")
+        )
+        request = preemption.StopRequest(self.signals.stop)
+        self._watchdog = watchdog.Watchdog(
+            self.signals.heartbeat, self.config.train.stall_seconds, self._log.warn
+        )
+        # ---- Steps ----
+        with self._log, request, self._watchdog, contextlib.closing(self._profiler):
+            stopped, metrics = self._take_all_steps()
+            # ---- End ----
+            self.checkpointer.wait()
+            strategies.check_same_step(self.strategy, self.step)
+        if stopped:
+            raise preemption.Stopped(request.exit_code, self.step)
+        return metrics
+
+    def _take_all_steps(self) -> tuple[bool, Metrics]:
+        """Evaluates, saves and trains in turn.
+
+        Returns:
+          Whether the process was asked to end, and the last metrics.
+        """
+        run = self.config.train
+        metrics: Metrics = {}
+        stopping, is_saved = False, self.restored_step is not None
+        while True:
+            best = None
+            if not stopping and self._is_evaluation_due():
+                values, best = self._evaluate(self.step)
+                stopping = values is None
+                metrics = values or metrics
+            is_last = self.step == run.num_steps
+            is_last = is_last or (best is None and self._is_out_of_patience())
+            is_save_due = self._is_due(run.save_every_steps) or is_last
+            if not is_saved and (is_save_due or best is not None or stopping):
+                self.checkpointer.save(self.step, best, wait=stopping or is_last)
+            elif best is not None:
+                self.checkpointer.mark_best(self.step, best)
+            if is_last or stopping:
+                return stopping, metrics
+            self._profiler.start_at(self.step)
+            outcome = self._take_steps()
+            self._profiler.stop_at(self.step)
+            if outcome["failed"]:
+                self._fail(outcome)
+            stopping, is_saved = outcome["stopped"], False
+            if any(self._is_due(every) for every in self._periods):
+                self._record_row()
+
+    def _batches_at(self, step: int):
+        """An iterator whose first batch is the one after `step` steps."""
+        input_fn = self._input_fn_at(step)
+        return iter(strategies.distribute_dataset(self.strategy, input_fn))
+
+    def _begin_log(self, notes: Iterable[str]) -> None:
+        num_steps = self.config.train.num_steps
+        self._log = metrics_log.MetricsLog(
+            self.model_dir, self.restored_step, num_steps, self.is_chief
+        )
+        parameters = self.optimizer.describe(self.model.trainable_variables)
+        for line in (strategies.describe(self.strategy), parameters, *notes):
+            self._log.say(line)
+        if self.step == num_steps:
+            self._log.say(f"step {self.step} is the last one: nothing left to train")
+        self._trust_ratios = trust_ratios.make_trust_ratios(
+            self.strategy, self.model, self.optimizer
+        )
+
+    # ---- What is due ----
+
+    @property
+    def _periods(self) -> tuple[int, ...]:
+        run = self.config.train
+        return run.steps_per_loop, run.save_every_steps, run.eval_every_steps
+
+    def _is_due(self, every: int) -> bool:
+        return self.step % every == 0 or self.step == self.config.train.num_steps
+
+    def _is_evaluation_due(self) -> bool:
+        if self._evaluation is None or (
+            self.step == 0 and not self._evaluation.at_start
+        ):
+            return False
+        return self._is_due(self.config.train.eval_every_steps)
+
+    def _is_out_of_patience(self) -> bool:
+        """Decides from what is saved, so that a restart decides the same."""
+        best = self.checkpointer.best
+        if self._evaluation is None or not self._evaluation.patience or best is None:
+            return False
+        patience = self._evaluation.patience
+        steps = patience * self.config.train.eval_every_steps
+        if self.step - best["step"] < steps:
+            return False
+        self._log.say(
+            f"step {self.step} is the last one: {patience} evaluations were not better "
+            f"than that of step {best['step']}"
+        )
+        return True
+
+    def _next_stop(self) -> int:
+        """The next step at which the host has something to do."""
+        stops = [self.step + every - self.step % every for every in self._periods]
+        profiled = [stop for stop in self._profiler.stops if stop > self.step]
+        return min(self.config.train.num_steps, *stops, *profiled)
+
+    # ---- What is done ----
+
+    def _take_steps(self) -> dict[str, Any]:
+        """Runs the loop to the next stop; returns its outcome as Python numbers."""
+        first, started = self.step, time.monotonic()
+        skipped = int(self.state.num_skipped)
+        with self._watchdog.watching(first):
+            outcome = self._loop(self._batches, tf.constant(self._next_stop() - first))
+            values = {name: value.numpy().item() for name, value in outcome.items()}
+        seconds = time.monotonic() - started
+        self._meter.add(values["num_steps"], seconds, values["input_seconds"])
+        self.step += values["num_steps"]
+        total = int(self.state.num_skipped)
+        if total > skipped and not values["failed"]:
+            self._log.say(
+                f"{total - skipped} of the steps {first + 1} to {self.step} skipped: "
+                f"{_complaint(values)}; {total} in all"
+            )
+        return values
+
+    def _evaluate(self, step: int) -> tuple[Metrics | None, float | None]:
+        """Evaluates, unless that was recorded before a restart.
+
+        Returns:
+          The metrics, or None if the process was asked to end; and the value of
+          `train.best_metric` if it is the best so far, or None.
+        """
+        evaluation = self._evaluation
+        if evaluation is None:
+            return {}, None
+        split = evaluation.split
+        if int(self.state.evaluated_step) == step:
+            return self._log.find(split, step), None
+        values = evaluation.evaluate()
+        if values is None:
+            return None, None
+        self.state.evaluated_step.assign(step)
+        # A process that was killed before it saved may have recorded it.
+        if not self._log.find(split, step):
+            self._log.record(split, step, values)
+        self._log.say(f"step {step}, held out: {evaluation.describe(values)}")
+        name, before = self.config.train.best_metric, self.checkpointer.best
+        metric = values.get(name)
+        if metric is None:
+            return values, None
+        sign = 1.0 if name.endswith("loss") else -1.0
+        is_best = before is None or sign * metric < sign * before["metric"]
+        return values, metric if is_best else None
+
+    def _record_row(self) -> None:
+        sums, num_steps = self.state.take_sums(self.step)
+        values = {
+            **self.objective.train_metrics(sums),
+            **self._meter.take(sums["num_tokens"], num_steps),
+            "learning_rate": float(self.optimizer.learning_rate.numpy()),
+            **self._trust_ratios(),
+            "gradient_norm": float(self.state.gradient_norm),
+            "skipped_steps": int(self.state.num_skipped),
+        }
+        self._log.record(schema.TRAIN, self.step, values)
+        self._log.progress(self.step, _shown(values))
+
+    def _fail(self, outcome: dict[str, Any]) -> None:
+        batch = next(self._batches_at(self.step - 1))
+        path = run_dir.keep_batch(self.strategy, batch, self.model_dir, self.step)
+        self.checkpointer.wait()
+        before = int(self.state.num_skipped) - 1
+        skipped = f", after {before} skipped steps" if before else ""
+        raise FloatingPointError(
+            f"step {self.step} failed{skipped}: {_complaint(outcome)}. Its batch is "
+            f"kept in {path}; the last good checkpoint is "
+            f"{tf.train.latest_checkpoint(self.model_dir)}. A smaller "
+            "optimizer.learning_rate or a longer warmup often helps; "
+            "train.max_skipped_steps sets how many steps a run may skip"
+        )
+
+
+def _complaint(outcome: dict[str, Any]) -> str:
+    loss, norm = outcome["bad_loss"], outcome["bad_norm"]
+    if math.isfinite(loss) and math.isfinite(norm):
+        return f"the loss rose to {loss:.4g}, by more than train.max_loss_rise"
+    return f"the loss is {loss:.4g} and the gradient norm {norm:.4g}"
+
+
+def _shown(values: Metrics) -> Metrics:
+    shown = {
+        name.removesuffix("_loss").replace("_", " "): value
+        for name, value in values.items()
+        if name.endswith("loss")
+    }
+    shown["tokens/s"] = values["tokens_per_second"]
+    if "model_flops_utilization" in values:
+        shown["MFU"] = values["model_flops_utilization"]
+    return shown

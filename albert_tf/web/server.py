@@ -1,0 +1,109 @@
+"""The process of the server: its socket, and signals that stop it."""
+
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+
+import uvicorn
+
+from albert_tf.web import app as app_lib
+from albert_tf.web import model
+from albert_tf.web import settings as settings_lib
+
+# Time to answer the current requests when the server is stopped.
+_GRACE_SECONDS = 30
+# Further connections are answered with 503 at once.
+_MAX_CONNECTIONS = 1000
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket: connections wait from now on, and none is refused.
+
+    Raises:
+      ValueError: the address is not of this machine, or in use.
+    """
+    try:
+        return socket.create_server(
+            (host, port),
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+            backlog=_MAX_CONNECTIONS,
+        )
+    except OSError as error:
+        raise ValueError(
+            "--host and --port must be an address of this machine that is free; "
+            f"received {host} and {port}: {error.strerror or error}"
+        ) from error
+
+
+def url_of(listening: socket.socket) -> str:
+    """The URL of a socket for browsers on this machine."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Ctrl-C and SIGTERM stop the server, and do not kill the process.
+
+    uvicorn handles these signals while it runs, and raises them again when all requests
+    are answered; by then they have been handled.
+    """
+
+    def stop(*_) -> None:
+        server.should_exit = True
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def serve(
+    listening: socket.socket,
+    saved_model: str,
+    settings: settings_lib.ServerSettings,
+    trusted_proxies: Sequence[str],
+) -> None:
+    """Loads a model and answers requests until a signal stops the server.
+
+    Args:
+      listening: the socket, which is closed at the end.
+      saved_model: folder of the SavedModel.
+      settings: limits and batching.
+      trusted_proxies: addresses of proxies whose X-Forwarded-For names the client.
+
+    Raises:
+      ValueError: there is no SavedModel, or none with a known signature.
+    """
+    failures = []
+
+    def on_loaded(failure: BaseException | None) -> None:
+        if failure is not None:
+            failures.append(failure)
+            server.should_exit = True
+        elif not server.should_exit:
+            print(f"ready at {url_of(listening)}", flush=True)
+
+    app = app_lib.create(lambda: model.load(saved_model), settings, on_loaded)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            # uvicorn's configuration would turn off absl's logging.
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_MAX_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
+        )
+    )
+    with listening, _stopped_by_signals(server):
+        server.run(sockets=[listening])
+    for failure in failures:
+        raise failure

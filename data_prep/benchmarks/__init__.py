@@ -1,0 +1,1 @@
+"""Measurements of bench_data: stages within a process, and whole runs."""

@@ -1,0 +1,1 @@
+"""Demonstration corpus: prose from documentation topics and docstrings."""

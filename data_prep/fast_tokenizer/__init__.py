@@ -1,0 +1,1 @@
+"""A compiled unigram tokenizer that gives the ids of SentencePiece."""

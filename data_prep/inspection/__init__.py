@@ -1,0 +1,1 @@
+"""Samples of records, as text, tables and a page."""

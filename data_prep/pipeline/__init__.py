@@ -1,0 +1,1 @@
+"""The run of a data preparation: blocks, worker processes, Beam, directories."""

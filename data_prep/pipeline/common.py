@@ -1,0 +1,173 @@
+"""Shared steps of the local run and the Beam pipeline."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from albert_tf.core import config as config_lib
+from albert_tf.data import schema
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+from data_prep.pipeline import block_processor, manifest_builder
+from data_prep.reading import blocks, input_files
+from data_prep.records import shards
+from data_prep.text import cleaning, contamination, deduplication
+
+# Memory of the search for duplicates, which takes as many passes as that requires.
+_SEARCH_BYTES = 512 << 20
+
+
+def make_settings(
+    vocab_model: str, config: config_lib.Config, evaluation_input: str | Iterable[str]
+) -> tuple[block_processor.PipelineSettings, tokenizer_lib.Tokenizer]:
+    """Returns the settings that decide the outcome of a block, and the tokenizer.
+
+    Args:
+      vocab_model: path of the SentencePiece model.
+      config: `text` and `data` are applied; `model.vocab_size` must be that of the
+        vocabulary.
+      evaluation_input: globs of text files whose texts must not occur.
+
+    Raises:
+      ValueError: the vocabulary does not fit.
+    """
+    tokenizer = tokenizer_lib.Tokenizer.from_file(vocab_model, config.data.lower_case)
+    _check_vocabulary(tokenizer, vocab_model, config)
+    evaluation = _read_evaluation(evaluation_input, config.text)
+    cleaning.Cleaner(config.text, evaluation)  # raises its errors early
+    settings = block_processor.PipelineSettings(
+        config.text,
+        config.data,
+        tokenizer.model_proto,
+        tokenizer.vocab_size,
+        evaluation,
+    )
+    return settings, tokenizer
+
+
+def _check_vocabulary(
+    tokenizer: tokenizer_lib.Tokenizer, path: str, config: config_lib.Config
+) -> None:
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise ValueError(
+            f"{path} has {tokenizer.vocab_size} pieces, but model.vocab_size is "
+            f"{config.model.vocab_size}; pass --set "
+            f"model.vocab_size={tokenizer.vocab_size} or another vocabulary"
+        )
+
+
+def _read_evaluation(
+    patterns: str | Iterable[str], text: config_lib.TextConfig
+) -> contamination.Index | None:
+    """Returns the index of an evaluation set of text files; None without one."""
+    if not patterns:
+        return None
+    plain = dataclasses.replace(text, input_format="text")
+    documents = (
+        document
+        for group in blocks.plan_groups(input_files.expand(patterns))
+        for block in blocks.iter_blocks(group, plain, block_processor.MAX_BLOCK_BYTES)
+        for document in blocks.parse_block(block, plain)[0]
+    )
+    texts = ("\n".join(document.lines) for document in documents)
+    return contamination.Index.from_texts(texts, text.contamination_ngram)
+
+
+def find_duplicates(
+    text: config_lib.TextConfig,
+    sizes: Sequence[int],
+    load_fingerprints: Callable[[int], np.ndarray],
+    load_signatures: Callable[[int], np.ndarray],
+) -> list[np.ndarray]:
+    """Finds which documents repeat an earlier one.
+
+    Args:
+      text: defines which kinds of duplicates to look for.
+      sizes: the number of documents of each block, in the order of the input.
+      load_fingerprints: returns those of a block, see `deduplication.find_exact`.
+      load_signatures: returns those of a block, see `deduplication.find_near`.
+
+    Returns:
+      For each block, uint8 [D], see `manifest_builder.Totals.add`.
+    """
+    marks = [np.zeros(size, np.uint8) for size in sizes]
+    exact = [np.zeros(size, np.bool_) for size in sizes]
+    if text.drop_exact_duplicates:
+        exact = deduplication.find_exact(load_fingerprints, sizes, _SEARCH_BYTES)
+        for mark, is_exact in zip(marks, exact, strict=True):
+            mark[is_exact] = manifest_builder.EXACT_DUPLICATE
+    if text.near_duplicate_threshold:
+        near = deduplication.find_near(
+            load_signatures,
+            sizes,
+            text.near_duplicate_threshold,
+            _SEARCH_BYTES,
+            exact,
+        )
+        for mark, is_near in zip(marks, near, strict=True):
+            mark[is_near] = manifest_builder.NEAR_DUPLICATE
+    return marks
+
+
+def no_records_message(
+    paths: Sequence[str], totals: manifest_builder.Totals, data: config_lib.DataConfig
+) -> str:
+    """Returns an error message: why there is no training record."""
+    where = f"{', '.join(paths[:3])}{', …' if len(paths) > 3 else ''}"
+    if not totals.tallies["documents_read"]:
+        return (
+            f"the input {where} holds no document; give files with text in the format "
+            "of text.input_format"
+        )
+    return (
+        f"{where}: no document gave a training record, which takes a document of two "
+        f"words or more that is neither dropped nor held out (data.heldout_rate is "
+        f"{data.heldout_rate}); give more text"
+    )
+
+
+def count_shards(
+    totals: manifest_builder.Totals, data: config_lib.DataConfig
+) -> dict[str, int]:
+    """Returns the number of shards of each split that has records."""
+    return {
+        split: shards.num_shards(data, split, totals.tallies[f"bytes/{split}"])
+        for split, counter in totals.splits.items()
+        if counter["records"]
+    }
+
+
+def describe(manifest: schema.Manifest, output_dir: str) -> str:
+    """Returns a summary of a few lines."""
+    documents, characters = manifest.documents, manifest.characters
+    lines = [
+        f"read {documents['read']:,} documents of {characters['read']:,} characters; "
+        f"kept {documents['kept']:,}{_reasons(documents['dropped'])}"
+    ]
+    for name, split in manifest.splits.items():
+        statistics = split.statistics
+        cap = manifest.data["max_predictions_per_seq"]
+        cap = f" (at most {cap} of a record)" if cap else ""
+        masked = (
+            "to be masked in training"
+            if manifest.data["masking"] == "dynamic"
+            else f"masked {statistics['masked_rate']:.2%} of the tokens{cap}"
+        )
+        lines.append(
+            f"{name}: {split.num_records:,} records of {split.num_documents:,} "
+            f"documents in {len(split.shards)} shards; {masked}; padding "
+            f"{statistics['padding_rate']:.1%}"
+        )
+    entropy = manifest.heldout_unigram_entropy
+    if entropy is None:
+        lines.append("nothing was held out")
+    else:
+        lines.append(
+            f"unigram entropy of the held-out masked tokens: {entropy:.4f} nats"
+        )
+    return "\n".join([*lines, f"wrote {output_dir}"])
+
+
+def _reasons(dropped: Mapping[str, int]) -> str:
+    text = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+    return f"; dropped {text.replace('_', ' ')}" if text else ""

@@ -1,0 +1,298 @@
+"""Raw text to records on one machine: blocks, then shards, by worker processes."""
+
+import collections
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import metadata
+
+import numpy as np
+import tqdm
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import files, source_digest
+from albert_tf.data import schema
+from data_prep.pipeline import (
+    block_processor,
+    common,
+    manifest_builder,
+    worker,
+    worker_pool,
+)
+from data_prep.pipeline import output_dir as output_dir_lib
+from data_prep.pipeline import work_dir as work_dir_lib
+from data_prep.reading import blocks, input_files, progress
+
+_WORK_DIR = ".unfinished"
+# Other versions of these may clean, split or tokenize differently.
+_DECIDING_PACKAGES = (
+    "datasketch",
+    "mwparserfromhell",
+    "numpy",
+    "py3langid",
+    "sentencepiece",
+    "sentencex",
+    "xxhash",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _GroupEnd:
+    """The end of a group: the number of its blocks, and of those not done before."""
+
+    group: int
+    num_blocks: int
+    num_new: int
+
+
+def create_pretraining_data(
+    patterns: str | Iterable[str],
+    vocab_model: str,
+    output_dir: str,
+    config: config_lib.Config,
+    num_workers: int = 1,
+    overwrite: bool = False,
+    work_dir: str = "",
+    evaluation_input: str | Iterable[str] = (),
+) -> schema.Manifest:
+    """Writes the records of raw text into a directory.
+
+    Args:
+      patterns: globs of input files, see `input_files.expand`.
+      vocab_model: path of the SentencePiece model.
+      output_dir: the directory to write, local or remote.
+      config: `config.text` and `config.data` are applied; `config.model.vocab_size`
+        must be that of the vocabulary.
+      num_workers: worker processes; 1 runs all in this process.
+      overwrite: whether to replace existing records in the directory, and unfinished
+        work with other settings.
+      work_dir: a local directory, in which one is made for unfinished work; by default
+        `output_dir`.
+      evaluation_input: globs of text files; documents that share a run of
+        `config.text.contamination_ngram` words with them are dropped.
+
+    Returns:
+      The manifest, as written.
+
+    Raises:
+      ValueError: bad input, a vocabulary that does not fit, a directory that cannot be
+        written or holds records, or text that gives no training record.
+      OSError: an error after which the same call can resume: a full disk, or a worker
+        that was killed.
+    """
+    # ---- Settings ----
+    settings, tokenizer = common.make_settings(vocab_model, config, evaluation_input)
+    paths = input_files.expand(patterns)
+    input_files.check_format(paths, config.text)
+    groups = blocks.plan_groups(paths)
+
+    # ---- Directories ----
+    output = output_dir_lib.OutputDir(output_dir, tokenizer.model_proto, overwrite)
+    work = work_dir_lib.WorkDir(_work_path(work_dir, output_dir))
+    if not work.is_published(plan := _plan(settings, groups, output_dir)):
+        output.prepare()
+    work.open(plan, overwrite)
+    with _cleaning_up(work):
+        with worker_pool.Pool(num_workers, worker.Worker, settings, work.path) as pool:
+            # ---- Blocks ----
+            _make_blocks(groups, settings, work, pool)
+            _mark_duplicates(config.text, work)
+            totals = _total(work, config.data)
+            if not totals.splits[schema.TRAIN]["records"]:
+                work.clear()  # to resume would end here again
+                raise ValueError(common.no_records_message(paths, totals, config.data))
+
+            # ---- Shards ----
+            shards_by_split = _make_shards(totals, settings, work, pool)
+        tokens, masked = _count(shards_by_split, work, tokenizer.vocab_size)
+        manifest = manifest_builder.make_manifest(
+            totals, shards_by_split, tokens, masked, settings, tokenizer
+        )
+        work.note_published()
+        output.publish(work.path, manifest)
+        work.clear()
+    return manifest
+
+
+def _work_path(work_dir: str, output_dir: str) -> str:
+    """The directory of unfinished work, which belongs to the run alone."""
+    parent = work_dir or output_dir
+    if files.is_remote(parent):
+        raise ValueError(
+            "--work_dir must name a local directory, also if --output_dir is remote; "
+            f"received {work_dir or 'none'} for --work_dir and {output_dir} for "
+            "--output_dir"
+        )
+    return os.path.join(parent, _WORK_DIR)
+
+
+def program_digest() -> str:
+    """Returns the digest of the code that decides records: what a worker imports.
+
+    The modules of the configuration do not count: the settings that decide are part of
+    the plan by their values.
+    """
+    names = ("config", "config_io", "task_config", "validation")
+    settings = [f"albert_tf/core/{name}.py" for name in names]
+    return source_digest.imports_digest(worker.__file__, omit=settings)
+
+
+def _plan(
+    settings: block_processor.PipelineSettings,
+    groups: Sequence[blocks.Group],
+    output_dir: str,
+) -> work_dir_lib.RunPlan:
+    """Everything that decides the outcome, including program and package versions."""
+    evaluation = settings.evaluation
+    output = output_dir if files.is_remote(output_dir) else os.path.abspath(output_dir)
+    return work_dir_lib.RunPlan(
+        settings={
+            "text": dataclasses.asdict(settings.text),
+            "data": dataclasses.asdict(settings.data),
+            "vocabulary": hashlib.sha256(settings.vocab_model).hexdigest(),
+            "evaluation set": evaluation.digest if evaluation else "",
+            "output directory": output,
+            "program": program_digest(),
+            "versions": {
+                "Python": platform.python_version(),
+                **{name: metadata.version(name) for name in _DECIDING_PACKAGES},
+            },
+        },
+        groups=[[[path, *files.stamp(path)] for path in g.paths] for g in groups],
+    )
+
+
+def _make_blocks(
+    groups: Sequence[blocks.Group],
+    settings: block_processor.PipelineSettings,
+    work: work_dir_lib.WorkDir,
+    pool: worker_pool.Pool,
+) -> None:
+    """Makes the blocks of the input that are not yet done."""
+    size = block_processor.block_bytes(settings.data)
+    unfinished = [g for g in groups if not work.has_group(g.number)]
+    # By group, once it is read to its end.
+    ends: dict[int, _GroupEnd] = {}
+    num_done: collections.Counter = collections.Counter()
+
+    def read_group(group: blocks.Group) -> Iterator[blocks.Block | _GroupEnd]:
+        num_blocks = num_new = 0
+        for block in blocks.iter_blocks(group, settings.text, size, bar.advance):
+            num_blocks += 1
+            if not work.has_block(block):
+                num_new += 1
+                yield block
+        yield _GroupEnd(group.number, num_blocks, num_new)
+
+    def close_group(number: int) -> None:
+        end = ends.get(number)
+        if end is not None and num_done[number] == end.num_new:
+            work.write_group(number, end.num_blocks)
+
+    def tasks() -> Iterator[worker_pool.Task]:
+        for item in pool.read(unfinished, read_group):
+            if isinstance(item, _GroupEnd):
+                ends[item.group] = item
+                close_group(item.group)
+            else:
+                yield "make_block", item
+
+    if num_done_before := len(work.block_names()):
+        print(f"resuming: {num_done_before} blocks are done", file=sys.stderr)
+    num_records = num_bytes = 0
+    with progress.InputProgress("text", unfinished) as bar:
+        for (_, block), tallies in pool.do_all(tasks()):
+            num_done[block.group] += 1
+            close_group(block.group)
+            num_records += sum(tallies[f"records/{s}"] for s in schema.SPLITS)
+            num_bytes += block.num_bytes
+            bar.show(records=f"{num_records:,}", unpacked=f"{num_bytes / 1e6:.0f}MB")
+
+
+def _mark_duplicates(text: config_lib.TextConfig, work: work_dir_lib.WorkDir) -> None:
+    """Records for each block which of its documents repeat an earlier one."""
+    if not text.drop_exact_duplicates and not text.near_duplicate_threshold:
+        return
+    names = work.block_names()
+    marks = common.find_duplicates(
+        text,
+        [len(work.read_documents(name).is_heldout) for name in names],
+        lambda number: work.read_fingerprints(names[number]),
+        lambda number: work.read_signatures(names[number]),
+    )
+    for name, mark in zip(names, marks, strict=True):
+        work.write_dropped(name, mark)
+
+
+def _total(
+    work: work_dir_lib.WorkDir, data: config_lib.DataConfig
+) -> manifest_builder.Totals:
+    totals = manifest_builder.Totals.empty()
+    for name in work.block_names():
+        totals.add(work.read_documents(name), work.read_dropped(name), data)
+    return totals
+
+
+def _make_shards(
+    totals: manifest_builder.Totals,
+    settings: block_processor.PipelineSettings,
+    work: work_dir_lib.WorkDir,
+    pool: worker_pool.Pool,
+) -> dict[str, list[schema.Shard]]:
+    """Makes the shards that are not yet done; returns all of each split, in order."""
+    counts = common.count_shards(totals, settings.data)
+    tasks = [
+        ("make_shard", split, number, count)
+        for split, count in counts.items()
+        for number in range(count)
+    ]
+    by_number: dict[str, dict[int, schema.Shard]] = {split: {} for split in counts}
+    with tqdm.tqdm(
+        desc="shards", total=len(tasks), unit="shard", mininterval=1.0
+    ) as bar:
+        for (_, split, number, _), shard in pool.do_all(iter(tasks)):
+            by_number[split][number] = shard
+            bar.update()
+    return {split: [of[n] for n in sorted(of)] for split, of in by_number.items()}
+
+
+def _count(
+    shards_by_split: dict[str, list[schema.Shard]],
+    work: work_dir_lib.WorkDir,
+    vocab_size: int,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Tokens and masked tokens of each split by id; int64 [V] each."""
+    tokens = {split: np.zeros(vocab_size, np.int64) for split in schema.SPLITS}
+    masked = {split: np.zeros(vocab_size, np.int64) for split in schema.SPLITS}
+    for split, of_split in shards_by_split.items():
+        for shard in of_split:
+            if of_shard := work.read_shard_counts(shard.name):
+                tokens[split] += of_shard.tokens
+                masked[split] += of_shard.masked
+    return tokens, masked
+
+
+@contextlib.contextmanager
+def _cleaning_up(work: work_dir_lib.WorkDir) -> Iterator[None]:
+    """Removes or closes the work directory when a run ends, by an error or not."""
+    try:
+        yield
+    except ValueError:
+        if not work.has_blocks():  # nothing to resume from
+            work.clear()
+        raise
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OSError(
+            f"no space is left on the disk of {error.filename or work.path}. Finished "
+            f"work stays in {work.path}: free some space, then give the same command "
+            "again"
+        ) from error
+    finally:
+        work.close()

@@ -1,0 +1,56 @@
+"""The tasks of worker processes: blocks, and shards from them.
+
+The output of a task depends on the task alone: not on the number of workers, nor on
+the order of tasks.
+"""
+
+import collections
+import os
+
+import numpy as np
+
+from albert_tf.data import schema
+from data_prep.pipeline import block_processor, work_dir
+from data_prep.reading import blocks
+from data_prep.records import shards
+
+
+class Worker:
+    """Does tasks; one per process, for as long as the process lives."""
+
+    def __init__(self, settings: block_processor.PipelineSettings, work_path: str):
+        """`work_path` is the directory of unfinished work."""
+        self._settings = settings
+        self._work = work_dir.WorkDir(work_path)
+        self._processor: block_processor.BlockProcessor | None = None
+
+    def make_block(self, block: blocks.Block) -> collections.Counter:
+        """Makes a block and returns its tallies."""
+        if self._processor is None:
+            self._processor = block_processor.BlockProcessor(self._settings)
+        return self._work.write_block(block, self._processor)
+
+    def make_shard(self, split: str, number: int, count: int) -> schema.Shard:
+        """Makes one of `count` shards, unless it is done."""
+        self._processor = None  # frees its memory: no blocks follow
+        data = self._settings.data
+        name = shards.shard_name(data, split, number, count)
+        done = self._work.read_shard_counts(name)
+        if done:
+            return done.shard
+        vocab_size = self._settings.vocab_size
+        content, num_records, tokens, masked = shards.assemble(
+            (
+                shards.select(part, dropped, split, number, count)
+                for part, dropped in self._work.iter_parts()
+            ),
+            np.dtype(schema.id_dtype(vocab_size)).itemsize,
+            data.masking == "dynamic",
+            vocab_size,
+        )
+        temporary = f"{self._work.shard_path(name)}.tmp{os.getpid()}"
+        shard = shards.write_shard(
+            temporary, name, content, num_records, data.compression
+        )
+        self._work.add_shard(temporary, shard, tokens, masked)
+        return shard

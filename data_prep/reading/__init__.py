@@ -1,0 +1,1 @@
+"""From files to blocks to documents: formats, decompression, progress."""

@@ -1,0 +1,393 @@
+"""Parsers of the input formats: bytes to the lines of documents."""
+
+import collections
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import mwparserfromhell
+import pyarrow as pa
+from mwparserfromhell import nodes
+
+from albert_tf.core import config
+
+WIKIEXTRACTOR_END = "</doc>"
+MEDIAWIKI_END = "</page>"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WIKIEXTRACTOR_START = re.compile(r"<doc\s[^>\n]*>")
+_MEDIAWIKI_START = re.compile(r"<page>")
+_DUMP = re.compile(r"<page>|</?mediawiki")
+
+# Elements without running text.
+_DROPPED_TAGS = frozenset(
+    "categorytree gallery graph imagemap inputbox math ref references score section "
+    "source style syntaxhighlight table templatedata templatestyles timeline".split()
+)
+_LINE_BREAKING_TAGS = frozenset(("br", "hr", "p", "div", "blockquote"))
+# Namespaces whose links are not text: files and categories, by their names in the
+# largest Wikipedias. The English names are valid in all.
+_DROPPED_NAMESPACES = frozenset(
+    "file image media category datei bild kategorie fichier catégorie archivo imagen "
+    "categoría immagine categoria ficheiro imagem bestand afbeelding categorie plik "
+    "grafika fil kategori файл изображение категория зображення категорія "
+    "ファイル 画像 カテゴリ 文件 檔案 图像 圖像 分类 分類 파일 그림 분류 ملف صورة "
+    "تصنيف پرونده رده קובץ קטגוריה चित्र श्रेणी tập_tin hình thể_loại soubor dosya "
+    "fitxer berkas".split()
+)
+# Links to files are also recognized by suffix, for other names of the namespace.
+_MEDIA_SUFFIXES = tuple(
+    ".djvu .flac .gif .jpeg .jpg .mid .mp3 .oga .ogg .ogv .opus .pdf .png .stl .svg "
+    ".tif .tiff .wav .webm .webp .xcf".split()
+)
+# Bold and italics, switches such as __NOTOC__, and parentheses of a removed template.
+_LEFTOVERS = re.compile(r"'{2,5}|__[A-Z]{3,}__|(?<= )\([\s,;]*\)")
+
+
+def iter_documents(
+    data: bytes,
+    path: str,
+    first_line: int,
+    text: config.TextConfig,
+    counts: collections.Counter,
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Parses consecutive documents of a file.
+
+    Args:
+      data: whole documents; for Parquet, an Arrow IPC stream of the text column.
+      path: path of the file, for errors.
+      first_line: line, from 1, where the data begins; the row for Parquet.
+      text: the format.
+      counts: updated with what was replaced or omitted, see `blocks.parse_block`.
+
+    Yields:
+      (line, lines) of each document: the line where it begins; its non-empty lines,
+      stripped.
+
+    Raises:
+      ValueError: data is not in the format, or not UTF-8; names path and line.
+    """
+    if text.input_format == "parquet":
+        found = _parse_rows(data, path, first_line, text, counts)
+    else:
+        content = _decode_lines(data, path, first_line, text, counts)
+        if text.input_format == "text":
+            yield from _split_at_empty_lines(content, first_line)
+            return
+        if text.input_format == "lines":
+            yield from _split_at_lines(content, first_line)
+            return
+        if text.input_format == "file":
+            found = iter([(first_line + _num_lines_before_text(content), content)])
+        elif text.input_format == "jsonl":
+            found = _parse_json(content, path, first_line, text, counts)
+        elif text.input_format == "wikiextractor":
+            found = parse_wikiextractor(content, path, first_line)
+        else:
+            found = parse_mediawiki(content, path, first_line, counts)
+    for number, document in found:
+        lines = tuple(s for line in document.split("\n") if (s := line.strip()))
+        if lines:
+            yield number, lines
+        else:
+            counts["empty_documents"] += 1
+
+
+def _split_at_empty_lines(
+    content: str, first_line: int
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    lines: list[str] = []
+    for number, line in enumerate(content.split("\n"), first_line):
+        if line := line.strip():
+            lines.append(line)
+        elif lines:
+            yield number - len(lines), tuple(lines)
+            lines = []
+    if lines:
+        yield number - len(lines) + 1, tuple(lines)
+
+
+def _split_at_lines(
+    content: str, first_line: int
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    for number, line in enumerate(content.split("\n"), first_line):
+        if line := line.strip():
+            yield number, (line,)
+
+
+def _num_lines_before_text(content: str) -> int:
+    return content.count("\n", 0, len(content) - len(content.lstrip()))
+
+
+def _decode_lines(
+    data: bytes,
+    path: str,
+    first_line: int,
+    text: config.TextConfig,
+    counts: collections.Counter,
+) -> str:
+    """Decodes whole lines, without the byte order mark of the file."""
+    if first_line == 1:
+        data = data.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return _decode(data, text, counts)
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        place = f"{path}, line {line}, column {column}"
+        raise _not_utf8(place, error) from error
+
+
+def _decode(data: bytes, text: config.TextConfig, counts: collections.Counter) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        if text.invalid_utf8 == "error":
+            raise
+    valid = data.decode(errors="ignore").encode()
+    counts["replaced_bytes"] += len(data) - len(valid)
+    return data.decode(errors="replace")
+
+
+def _not_utf8(place: str, error: UnicodeDecodeError) -> ValueError:
+    return ValueError(
+        f"{place}: text must be UTF-8; found byte 0x{error.object[error.start]:02x}. "
+        "Convert the file, e.g. iconv -f LATIN1 -t UTF-8, or replace such bytes by "
+        "U+FFFD with --set text.invalid_utf8=replace"
+    )
+
+
+def _parse_rows(
+    data: bytes,
+    path: str,
+    first_row: int,
+    text: config.TextConfig,
+    counts: collections.Counter,
+) -> Iterator[tuple[int, str]]:
+    """Yields the number and the text of each row of an Arrow IPC stream."""
+    with pa.ipc.open_stream(data) as stream:
+        column = stream.read_all().column(0).cast(pa.large_binary())
+    for number, value in enumerate(column.to_pylist(), first_row):
+        if value is None:
+            counts["null_documents"] += 1
+            continue
+        try:
+            yield number, _decode(value, text, counts)
+        except UnicodeDecodeError as error:
+            place = f"{path}, row {number}, byte {error.start + 1}"
+            raise _not_utf8(place, error) from error
+
+
+def _parse_json(
+    content: str,
+    path: str,
+    first_line: int,
+    text: config.TextConfig,
+    counts: collections.Counter,
+) -> Iterator[tuple[int, str]]:
+    """Yields the line number and the text field of each JSON object, one per line."""
+    for number, line in enumerate(content.split("\n"), first_line):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{place}: must be a JSON object, but is not JSON ({error}); fix or "
+                "remove the line"
+            ) from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{place}: must be a JSON object; found {line[:40]!r}")
+        value = row.get(text.field)
+        if not isinstance(value, str):
+            found = f"{value!r:.40}" if text.field in row else f"only {', '.join(row)}"
+            raise ValueError(
+                f"{place}: field {text.field!r} must be a string; found {found}. Name "
+                "the text field with --set text.field=NAME"
+            )
+        # JSON allows single surrogates, which are not text.
+        encoded = value.encode(errors="surrogatepass")
+        try:
+            yield number, _decode(encoded, text, counts)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(f"{place}, an escape \\ud800 to \\udfff", error) from error
+
+
+def parse_wikiextractor(
+    text: str, path: str, first_line: int
+) -> Iterator[tuple[int, str]]:
+    """Parses the `<doc …>` elements that WikiExtractor writes.
+
+    Args:
+      text: whole elements, and the empty lines between them.
+      path: path of the file, for errors.
+      first_line: line where the text begins.
+
+    Yields:
+      (line, body) of each element: the line where the text of the body begins; the
+      body, whose first line is the title.
+
+    Raises:
+      ValueError: there is text outside the elements.
+    """
+    for line, body in _iter_elements(
+        text, path, first_line, _WIKIEXTRACTOR_START, WIKIEXTRACTOR_END
+    ):
+        # WikiExtractor escapes these three only.
+        plain = body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+        yield line + _num_lines_before_text(body), plain
+
+
+def parse_mediawiki(
+    text: str, path: str, first_line: int, counts: collections.Counter
+) -> Iterator[tuple[int, str]]:
+    """Parses the articles of a MediaWiki XML dump (pages-articles) to plain text.
+
+    Pages outside the main namespace, redirects, and pages that are not wikitext are
+    counted and omitted.
+
+    Args:
+      text: whole `<page>` elements, and the parts of the dump around them.
+      path: path of the file, for errors.
+      first_line: line where the text begins.
+      counts: updated with the number of omitted pages, by reason.
+
+    Yields:
+      (line, text) of each article: the line of its `<page>` tag; the title, then the
+      text. An article without text is empty.
+
+    Raises:
+      ValueError: a page is not valid XML, or the file is not a dump.
+    """
+    if first_line == 1 and not _DUMP.search(text):
+        raise ValueError(
+            f"{path}: must be a MediaWiki XML dump, but has neither <mediawiki> nor "
+            "<page>; check text.input_format"
+        )
+    for line, body in _iter_elements(
+        text, path, first_line, _MEDIAWIKI_START, MEDIAWIKI_END
+    ):
+        try:
+            page = ElementTree.fromstring(f"<page>{body}</page>")
+        except ElementTree.ParseError as error:
+            row, column = error.position
+            raise ValueError(
+                f"{path}, line {line + row - 1}: a <page> must be valid XML; found "
+                f"{error.msg.partition(':')[0]} at column {column + 1}. Download the "
+                "dump again"
+            ) from error
+        reason = _omission_reason(page)
+        if reason:
+            counts[reason] += 1
+            continue
+        try:
+            content = to_plain_text(page.findtext("revision[last()]/text") or "")
+        except mwparserfromhell.parser.ParserError:  # a fault of the library
+            counts["unparsable_pages"] += 1
+            continue
+        title = page.findtext("title") or ""
+        yield line, f"{title}\n{content}" if content.strip() else ""
+
+
+def to_plain_text(wikitext: str) -> str:
+    """Extracts the running text of wikitext.
+
+    Templates, tables, references, files, categories, formulas, comments, and the
+    headings of sections that are then empty are dropped.
+    """
+    # Style tags are removed below: unbalanced ones confuse the parser.
+    code = mwparserfromhell.parse(wikitext, skip_style_tags=True)
+    parts: list[str] = []
+    headings: list[nodes.Heading] = []  # written before the next text
+    for node in code.nodes:
+        if isinstance(node, nodes.Heading):
+            headings = [h for h in headings if h.level < node.level] + [node]
+            continue
+        part = _render_node(node)
+        if headings and part.strip():
+            parts += [f"\n{_render(heading.title)}\n" for heading in headings]
+            headings = []
+        parts.append(part)
+    return _LEFTOVERS.sub("", "".join(parts))
+
+
+def _iter_elements(
+    text: str, path: str, line: int, start: re.Pattern[str], end: str
+) -> Iterator[tuple[int, str]]:
+    """Yields the line where each element begins, and its content."""
+    position = 0
+    while (stop := text.find(end, position)) >= 0:
+        opening = start.search(text, position, stop)
+        if opening is None:
+            line += text.count("\n", position, stop)
+            raise _unbalanced(path, line, f"{end} has no start")
+        _check_outside(text[position : opening.start()], path, line, end)
+        line += text.count("\n", position, opening.start())
+        yield line, text[opening.end() : stop]
+        line += text.count("\n", opening.start(), stop)
+        position = stop + len(end)
+    if opening := start.search(text, position):
+        line += text.count("\n", position, opening.start())
+        raise _unbalanced(path, line, f"{opening.group()} has no {end}")
+    _check_outside(text[position:], path, line, end)
+
+
+def _check_outside(text: str, path: str, line: int, end: str) -> None:
+    """Refuses text between WikiExtractor's elements; a dump may have other elements."""
+    if end == WIKIEXTRACTOR_END and text.strip():
+        line += _num_lines_before_text(text)
+        raise _unbalanced(path, line, "there is text outside the <doc …> elements")
+
+
+def _unbalanced(path: str, line: int, fault: str) -> ValueError:
+    return ValueError(
+        f"{path}, line {line}: {fault}; the file is damaged or truncated, or "
+        "text.input_format is wrong"
+    )
+
+
+def _omission_reason(page: ElementTree.Element) -> str | None:
+    if page.findtext("ns", "0").strip() != "0":
+        return "other_namespaces"
+    if page.find("redirect") is not None:
+        return "redirects"
+    if page.findtext("revision[last()]/model", "wikitext").strip() != "wikitext":
+        return "other_content_models"
+    return None
+
+
+def _render(code: Any) -> str:
+    return "".join(map(_render_node, code.nodes)) if code is not None else ""
+
+
+def _render_node(node: nodes.Node) -> str:
+    if isinstance(node, nodes.Text):
+        return node.value
+    if isinstance(node, nodes.Wikilink):
+        return _render_link(node)
+    if isinstance(node, nodes.ExternalLink):
+        return _render(node.title if node.brackets else node.url)
+    if isinstance(node, nodes.HTMLEntity):
+        return node.normalize().encode("utf-8", "ignore").decode()  # &#xD800; and such
+    if isinstance(node, nodes.Heading):
+        return f"\n{_render(node.title)}\n"
+    if isinstance(node, nodes.Tag):
+        tag = str(node.tag).strip().lower()
+        if tag in _DROPPED_TAGS:
+            return ""
+        around = "\n" if tag in _LINE_BREAKING_TAGS else ""
+        return f"{around}{_render(node.contents)}{around}"
+    return ""  # templates, template arguments and comments
+
+
+def _render_link(link: nodes.Wikilink) -> str:
+    title = str(link.title).strip()
+    namespace, colon, name = title.lower().partition(":")
+    is_dropped = namespace.strip().replace(" ", "_") in _DROPPED_NAMESPACES
+    if colon and (is_dropped or namespace and name.endswith(_MEDIA_SUFFIXES)):
+        return ""
+    if link.text is not None:
+        return _render(link.text)
+    return _render(link.title).strip().removeprefix(":")

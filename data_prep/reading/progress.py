@@ -1,0 +1,44 @@
+"""Progress bar over the input: bytes on disk, rate, and remaining time."""
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import tqdm
+
+from albert_tf.core import files
+from data_prep.reading import blocks
+
+
+class InputProgress:
+    """Progress bar over the bytes on disk of groups of files; a context manager.
+
+    Bytes are counted when they are read, before decompression: the bar is exact within
+    a compressed file, and ahead of the work by the blocks that wait for workers.
+    """
+
+    def __init__(self, name: str, groups: Iterable[blocks.Group]):
+        self._lock = threading.Lock()
+        self._bar = tqdm.tqdm(
+            desc=name,
+            total=sum(files.size(path) for group in groups for path in group.paths),
+            unit="B",
+            unit_scale=True,
+            mininterval=1.0,
+        )
+
+    def __enter__(self) -> "InputProgress":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._bar.close()
+
+    def advance(self, num_bytes: int) -> None:
+        """Adds bytes that were read; thread-safe."""
+        with self._lock:
+            self._bar.update(num_bytes)
+
+    def show(self, **figures: Any) -> None:
+        """Sets the figures shown after the bar."""
+        with self._lock:
+            self._bar.set_postfix(figures, refresh=False)

@@ -1,0 +1,1 @@
+"""Documents to segment pairs, Examples and TFRecord shards, and back."""

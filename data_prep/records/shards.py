@@ -1,0 +1,224 @@
+"""Records of many blocks to TFRecord shards, shuffled over the whole corpus.
+
+Every record has a random key, and a shard holds the records whose keys are in its
+range, in the order of their keys: all records are in one random order, whatever the
+memory, and each shard can be made independently. Only the records of one shard are held
+in memory.
+"""
+
+import collections
+import gzip
+import hashlib
+import os
+from collections.abc import Iterable
+
+import google_crc32c
+import numpy as np
+
+from albert_tf.core import config, files, numba_cache
+from albert_tf.data import schema
+from data_prep.records import example_builder, example_proto, tfrecord
+
+_GZIP_LEVEL = 1
+_CHECKED_AT_A_TIME = 4096
+
+
+def count_part(part: example_builder.RecordBatch, tallies: collections.Counter) -> None:
+    """Adds the records and bytes of a part to the tallies of its block, by split."""
+    heldout = int(np.searchsorted(part.keys, example_builder.HELDOUT_BIT))
+    train_bytes = int(part.ends[heldout - 1]) if heldout else 0
+    tallies[f"bytes/{schema.TRAIN}"] += train_bytes
+    tallies[f"bytes/{schema.HELDOUT}"] += len(part.data) - train_bytes
+    tallies[f"records/{schema.TRAIN}"] += heldout
+    tallies[f"records/{schema.HELDOUT}"] += len(part.keys) - heldout
+
+
+def num_shards(data: config.DataConfig, split: str, num_bytes: int) -> int:
+    """The number of shards of a split with `num_bytes` of records."""
+    by_size = -(-num_bytes // (data.shard_megabytes << 20))
+    return max(by_size, data.min_shards if split == schema.TRAIN else 1)
+
+
+def shard_name(data: config.DataConfig, split: str, shard: int, count: int) -> str:
+    """The file name of a shard."""
+    suffix = ".gz" if data.compression == "gzip" else ""
+    return f"{split}-{shard:05d}-of-{count:05d}.tfrecord{suffix}"
+
+
+def select(
+    part: example_builder.RecordBatch,
+    dropped: np.ndarray | None,
+    split: str,
+    shard: int,
+    count: int,
+) -> example_builder.RecordBatch:
+    """Selects the records of a part that belong to a shard.
+
+    Args:
+      part: records sorted by key; may be memory-mapped.
+      dropped: uint8 [D], not 0 for the documents that give no records; or None.
+      split: the split of the shard.
+      shard: its number.
+      count: the number of shards of the split.
+
+    Returns:
+      Copies, in memory, in the order of their keys.
+    """
+    heldout = int(example_builder.HELDOUT_BIT) if split == schema.HELDOUT else 0
+    borders = [heldout + ((s << 63) // count) for s in (shard, shard + 1)]
+    first = int(np.searchsorted(part.keys, np.uint64(borders[0])))
+    end = len(part.keys)
+    if borders[1] < 1 << 64:
+        end = int(np.searchsorted(part.keys, np.uint64(borders[1])))
+    start = int(part.ends[first - 1]) if first else 0
+    stop = int(part.ends[end - 1]) if end else 0
+    chosen = example_builder.RecordBatch(
+        np.array(part.data[start : max(start, stop)]),
+        part.ends[first:end] - start,
+        np.array(part.keys[first:end]),
+        np.array(part.documents[first:end]),
+    )
+    if dropped is None or not dropped[chosen.documents].any():
+        return chosen
+    return _keep(chosen, dropped[chosen.documents] == 0)
+
+
+def assemble(
+    selected: Iterable[example_builder.RecordBatch],
+    id_bytes: int,
+    is_dynamic: bool,
+    vocab_size: int,
+) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
+    """Builds the content of a shard's TFRecord file, and counts its tokens.
+
+    Args:
+      selected: the result of `select` for each part, in the order of the input.
+      id_bytes: bytes of an id in the records.
+      is_dynamic: whether the records are without masks.
+      vocab_size: V.
+
+    Returns:
+      uint8 [num_bytes], the uncompressed file; the number of records; int64 [V] twice,
+      see `example_proto.count_tokens`.
+    """
+    parts = [part for part in selected if len(part.keys)]
+    tokens, masked = np.zeros((2, vocab_size), np.int64)
+    if not parts:
+        return np.empty(0, np.uint8), 0, tokens, masked
+    offsets = np.cumsum([0] + [len(part.data) for part in parts])
+    ends = [p.ends + o for p, o in zip(parts, offsets[:-1], strict=True)]
+    joined = example_builder.RecordBatch(
+        np.concatenate([part.data for part in parts]),
+        np.concatenate(ends),
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.documents for part in parts]),
+    )
+    del parts  # at most two copies of a shard are in memory
+    batch = example_builder.sort_records(joined)
+    del joined
+    starts = np.append(0, batch.ends[:-1])
+    example_proto.count_tokens(batch.data, starts, id_bytes, is_dynamic, tokens, masked)
+    sizes = batch.ends - starts
+    length_checksums = _length_checksums(sizes)
+    file = _frame(
+        batch.data,
+        batch.ends,
+        tfrecord.mask(length_checksums),
+        tfrecord.mask(_checksums(batch.data, batch.ends)),
+    )
+    return file, len(sizes), tokens, masked
+
+
+def write_shard(
+    path: str, name: str, file: np.ndarray, num_records: int, compression: str
+) -> schema.Shard:
+    """Writes a shard, to disk if local, and describes it.
+
+    Args:
+      path: where to write, local or remote; the caller renames the file.
+      name: its final name.
+      file: uint8, the TFRecord file.
+      num_records: the number of records in it.
+      compression: one of `config.COMPRESSIONS`.
+    """
+    content = file.data if file.size else b""
+    if compression == "gzip":
+        # No time in the header: equal records give equal files.
+        content = gzip.compress(content, _GZIP_LEVEL, mtime=0)
+    is_remote = files.is_remote(path)
+    with files.open_file(path, "wb") as output:
+        output.write(bytes(content) if is_remote else content)  # TensorFlow: bytes only
+        if not is_remote:
+            output.flush()
+            os.fsync(output.fileno())
+    digest = hashlib.sha256(content).hexdigest()
+    return schema.Shard(name, num_records, len(content), digest)
+
+
+def _keep(
+    batch: example_builder.RecordBatch, is_kept: np.ndarray
+) -> example_builder.RecordBatch:
+    sizes = np.diff(batch.ends, prepend=0)
+    kept_bytes = np.repeat(is_kept, sizes)
+    return example_builder.RecordBatch(
+        batch.data[kept_bytes],
+        np.cumsum(sizes[is_kept]),
+        batch.keys[is_kept],
+        batch.documents[is_kept],
+    )
+
+
+def _checksums(data: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """CRC-32C of each record; uint32 [num_records]."""
+    checksum = google_crc32c.value
+    values = np.empty(len(ends), np.uint32)
+    start = 0
+    for first in range(0, len(ends), _CHECKED_AT_A_TIME):
+        some_ends = ends[first : first + _CHECKED_AT_A_TIME]
+        # The library accepts bytes only.
+        content = data[start : some_ends[-1]].tobytes()
+        at = 0
+        for record, end in enumerate((some_ends - start).tolist(), first):
+            values[record] = checksum(content[at:end])
+            at = end
+        start = int(some_ends[-1])
+    return values
+
+
+def _length_checksums(sizes: np.ndarray) -> np.ndarray:
+    """CRC-32C of each length as 8 little-endian bytes; uint32 [num_records]."""
+    distinct, places = np.unique(sizes, return_inverse=True)
+    values = [
+        google_crc32c.value(int(size).to_bytes(tfrecord.LENGTH_BYTES, "little"))
+        for size in distinct
+    ]
+    return np.array(values, np.uint32)[places]
+
+
+@numba_cache.kernel
+def _frame(data, ends, length_checksums, data_checksums):
+    """Puts lengths and checksums around records; uint8, a TFRecord file."""
+    num_records = len(ends)
+    frame_bytes = tfrecord.LENGTH_BYTES + 2 * tfrecord.CHECKSUM_BYTES
+    file = np.empty(len(data) + num_records * frame_bytes, np.uint8)
+    at = start = 0
+    for record in range(num_records):
+        size = ends[record] - start
+        at = _put_integer(file, at, size, tfrecord.LENGTH_BYTES)
+        at = _put_integer(file, at, length_checksums[record], tfrecord.CHECKSUM_BYTES)
+        file[at : at + size] = data[start : ends[record]]
+        at = _put_integer(
+            file, at + size, data_checksums[record], tfrecord.CHECKSUM_BYTES
+        )
+        start = ends[record]
+    return file
+
+
+@numba_cache.kernel
+def _put_integer(file, at, value, num_bytes):
+    remaining = np.uint64(value)
+    for _ in range(num_bytes):
+        file[at] = remaining & np.uint64(255)
+        remaining >>= np.uint64(8)
+        at += 1
+    return at

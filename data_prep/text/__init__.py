@@ -1,0 +1,1 @@
+"""Cleaning, deduplication, contamination checks and sentence splitting."""

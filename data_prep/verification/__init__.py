@@ -1,0 +1,1 @@
+"""Checks of a directory of records: manifest, shards and records."""

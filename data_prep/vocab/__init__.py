@@ -1,0 +1,1 @@
+"""Vocabulary training, line sampling and the vocabulary report."""

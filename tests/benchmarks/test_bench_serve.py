@@ -1,0 +1,76 @@
+"""The benchmark of exported models: what it measures, and what it refuses."""
+
+import re
+
+import pytest
+
+from albert_tf import bench_serve
+from albert_tf.benchmarks import model_cases, runner, serving_benchmark
+from albert_tf.core import config
+from tests.support import binaries
+
+TINY = config.ModelConfig(
+    vocab_size=500,
+    embedding_size=6,
+    hidden_size=8,
+    num_layers=2,
+    num_heads=2,
+    intermediate_size=16,
+    max_positions=16,
+)
+
+
+def outcome(family, seconds, value=1.0, dtype="float32", form=""):
+    implementation = model_cases.Implementation(
+        family, form, dtype, "", "", {}, (model_cases.SERVING,)
+    )
+    times = tuple(runner.CallTimes((one,), (1e9,)) for one in seconds)
+    return runner.Outcome(implementation, times, 0, value, 1.0)
+
+
+@pytest.mark.slow
+def test_a_random_model_is_exported_and_timed_from_strings(tmp_path, capsys):
+    run = serving_benchmark.write_random_run(str(tmp_path), TINY)
+    binaries.run(
+        bench_serve,
+        f"--model_dir={run}",
+        "--batch_sizes=2",
+        "--rounds=1",
+        "--no_peers",
+    )
+    out = capsys.readouterr().out
+    for dtype in model_cases.DTYPES:
+        assert f"serving-2x16, {dtype}" in out
+        assert re.search(rf"^albert_tf-{dtype} +[\d.]+ ", out, re.MULTILINE)
+    assert re.search(r"^albert_tf-lite-float32 +[\d.]+ ", out, re.MULTILINE)
+
+
+def test_each_baseline_has_its_ratio():
+    own, other = outcome("albert_tf", [1.0, 2.0]), outcome("other", [3.0, 8.0])
+    assert serving_benchmark.ratios([own, other]) == [
+        "albert_tf-float32: 3.50 times the speed of other-float32"
+    ]
+    assert serving_benchmark.ratios([other]) == []
+
+
+def test_models_that_compute_different_things_are_not_compared():
+    own = outcome("albert_tf", [1.0], 0.25)
+    serving_benchmark.check_same_outputs([own, outcome("other", [1.0], 0.2501)])
+    # Rounded weights may give something else, but not anything.
+    for rounded in (
+        outcome("other", [1.0], 0.3, "bfloat16"),
+        outcome("albert_tf", [1.0], 0.3, form="lite"),
+    ):
+        serving_benchmark.check_same_outputs([own, rounded])
+    for wrong in (
+        outcome("other", [1.0], 0.3),
+        outcome("albert_tf", [1.0], 1.3, form="lite"),
+    ):
+        with pytest.raises(ValueError, match="must compute the same.*0.25, "):
+            serving_benchmark.check_same_outputs([own, wrong])
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "many"])
+def test_sizes_of_batches_are_numbers(capsys, size):
+    error = binaries.error_of(capsys, bench_serve, f"--batch_sizes=1,{size}")
+    assert f"--batch_sizes must be numbers from 1 on; received '{size}'" in error

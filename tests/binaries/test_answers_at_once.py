@@ -1,0 +1,157 @@
+"""Every binary answers help and mistakes before it imports anything heavy.
+
+What is counted is modules: seconds differ by machine.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.repository import import_rules, project_files
+
+BINARIES = [
+    project_files.module_of(path)
+    for path in project_files.python_files(project_files.ROOT)
+    if import_rules.is_binary(path)
+]
+HEAVY = {
+    *("apache_beam", "datasketch", "fastapi", "grpc", "h5py", "huggingface_hub"),
+    *("jinja2", "keras", "keras_hub", "llvmlite", "matplotlib", "numba", "pandas"),
+    *("pyarrow", "pydantic", "safetensors", "scipy", "sentencepiece", "sentencex"),
+    *("sklearn", "starlette", "tensorflow", "tensorflow_serving", "tensorflow_text"),
+    *("tf_keras", "tokenizers", "torch", "transformers", "uvicorn"),
+}
+# Python, absl and NumPy load 250; with TensorFlow it is thousands.
+MAX_MODULES = 400
+
+_SET = "--set=model.absent=1"
+_NEW = "--output_dir={new}"
+_CORPUS = ("--vocab_model={file}", _NEW)
+# Flags that each binary needs beside a wrong --set, where it has that flag.
+WRONG_SETTING = {
+    "albert_tf.bench_train": (),
+    "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
+    "albert_tf.demo": (_NEW,),
+    "albert_tf.describe": (),
+    "albert_tf.finetune": (
+        *("--model_dir={new}", "--init_checkpoint={dir}", "--data_dir={dir}"),
+    ),
+    "albert_tf.pretrain": ("--model_dir={new}", "--data_dir={dir}"),
+    "albert_tf.submit": (
+        *("--tpu_type=v3-8", "--zone=europe-west4-a"),
+        *("--data_dir=gs://b/records", "--model_dir=gs://b/run"),
+    ),
+    "data_prep.bench_data": (),
+    "data_prep.create_pretraining_data": ("--input={file}", *_CORPUS),
+    "data_prep.train_vocab": ("--input={file}", "--output={new}"),
+}
+# Arguments that name a file which is absent, where the binary reads any.
+MISSING_FILE = {
+    "albert_tf.bench_serve": ("--model_dir={absent}",),
+    "albert_tf.bench_train": ("--data_dir={absent}",),
+    "albert_tf.convert": ("--from=run:{absent}", "--to=hf:{new}"),
+    "albert_tf.demo": ("--config={absent}.py", _NEW),
+    "albert_tf.describe": ("--config={absent}.py",),
+    "albert_tf.ensemble": ("--runs={absent}", "--data_dir={dir}", _NEW),
+    "albert_tf.evaluate": ("--model_dir={absent}", "--data_dir={dir}", _NEW),
+    "albert_tf.export": ("--model_dir={absent}", _NEW),
+    "albert_tf.finetune": (
+        *("--model_dir={new}", "--init_checkpoint={absent}", "--data_dir={dir}"),
+    ),
+    "albert_tf.glue_submission": ("--runs={absent}", "--output={new}"),
+    "albert_tf.predict": ("--saved_model={absent}",),
+    "albert_tf.pretrain": ("--model_dir={new}", "--data_dir={absent}"),
+    "albert_tf.report": ("{absent}",),
+    "albert_tf.serve": ("--saved_model={absent}",),
+    "albert_tf.submit": (
+        *WRONG_SETTING["albert_tf.submit"],
+        "--config={absent}.py",
+    ),
+    "data_prep.bench_data": ("--input={absent}",),
+    "data_prep.create_pretraining_data": ("--input={absent}", *_CORPUS),
+    "data_prep.inspect_records": ("{absent}",),
+    "data_prep.train_vocab": ("--input={absent}", "--output={new}"),
+    "data_prep.verify": ("{absent}",),
+}
+# These read no file that a flag names, or (Beam) need what is not installed here.
+NO_FILE = {"albert_tf.bench_model", "data_prep.beam_pipeline", "data_prep.demo_corpus"}
+
+_PROGRAM = """
+import atexit, json, runpy, sys
+modules_file, module = sys.argv[1:3]
+del sys.argv[:2]
+atexit.register(lambda: json.dump(sorted(sys.modules), open(modules_file, "w")))
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+
+
+def _answer(tmp_path: pathlib.Path, binary: str, *arguments: str) -> str:
+    """All that the binary prints; it must fail as absl does, with little imported."""
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "file").touch()
+    paths = {name: str(tmp_path / name) for name in ("absent", "dir", "file", "new")}
+    loaded = tmp_path / "modules.json"
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, str(loaded), binary]
+        + [argument.format(**paths) for argument in arguments],
+        cwd=project_files.ROOT,
+        env={**os.environ, "PYTHONPATH": str(project_files.ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 1, output[-2000:]
+    assert "Traceback" not in output, output[-2000:]
+    modules = json.loads(loaded.read_text())
+    heavy = HEAVY & set(modules)
+    assert not heavy, f"{binary} imported {sorted(heavy)}; it printed:\n{output[-500:]}"
+    assert len(modules) <= MAX_MODULES
+    return output
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+def test_help(tmp_path, binary):
+    output = _answer(tmp_path, binary, "--help")
+    # absl indents each flag that the binary defines by two spaces.
+    assert re.search(r"^  --(\[no\])?\w+:", output, re.M), output
+
+
+@pytest.mark.parametrize("binary", sorted({*BINARIES} - {"data_prep.beam_pipeline"}))
+def test_unknown_flag(tmp_path, binary):
+    # Beam's own flags are not known to beam_pipeline itself.
+    output = _answer(tmp_path, binary, "--surely_unknown=1")
+    assert "Unknown command line flag 'surely_unknown'" in output
+
+
+@pytest.mark.parametrize("binary", WRONG_SETTING)
+def test_wrong_setting(tmp_path, binary):
+    output = _answer(tmp_path, binary, _SET, *WRONG_SETTING[binary])
+    last = output.rstrip("\n").splitlines()[-1]
+    assert last.startswith("error: ") and "absent" in last, output
+
+
+@pytest.mark.parametrize("binary", MISSING_FILE)
+def test_missing_file(tmp_path, binary):
+    output = _answer(tmp_path, binary, *MISSING_FILE[binary])
+    last = output.rstrip("\n").splitlines()[-1]
+    assert last.startswith("error: ") and str(tmp_path / "absent") in last, output
+
+
+def test_every_binary_is_tried():
+    assert {*BINARIES} == {*MISSING_FILE} | NO_FILE
+    with_set = {
+        binary
+        for binary in BINARIES
+        if re.search(r'"set",$', _source(binary), re.M) or "--set" in _source(binary)
+    }
+    assert with_set - NO_FILE <= {*WRONG_SETTING}
+
+
+def _source(binary: str) -> str:
+    return (project_files.ROOT / f"{binary.replace('.', '/')}.py").read_text()

@@ -1,0 +1,233 @@
+"""Checkpoints: which are kept, that they are whole, and what of damaged ones."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import checkpointer
+
+
+class _Part(tf.Module):
+    def __init__(self, value=0.0):
+        super().__init__()
+        self.value = tf.Variable(tf.fill([300], value))
+
+
+def _checkpointer(folder, part, keep=2, is_chief=True):
+    return checkpointer.Checkpointer(str(folder), keep, {"part": part}, is_chief)
+
+
+def _save(folder, steps, bests=(), keep=2, wait=False):
+    """Saves at each step, the value of the part being the step."""
+    folder.mkdir(exist_ok=True)
+    part = _Part()
+    saver = _checkpointer(folder, part, keep)
+    for step in steps:
+        part.value.assign(tf.fill([300], float(step)))
+        saver.save(step, float(step) if step in bests else None, wait)
+    # The next step, which an asynchronous save must not see.
+    part.value.assign(tf.fill([300], -1.0))
+    saver.wait()
+    return saver
+
+
+def _kept(folder):
+    return sorted(int(p.stem.split("-")[1]) for p in folder.glob("*.index"))
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_checkpoint_holds_what_was_there_when_it_was_saved(tmp_path, wait):
+    _save(tmp_path, [3, 5], wait=wait)
+    part = _Part()
+    assert _checkpointer(tmp_path, part).restore() == (5, [])
+    assert (part.value.numpy() == 5.0).all()
+
+
+def test_without_a_checkpoint_nothing_is_restored(tmp_path):
+    part = _Part(7.0)
+    assert _checkpointer(tmp_path, part).restore() == (None, [])
+    assert (part.value.numpy() == 7.0).all()
+
+
+def test_the_last_ones_and_the_best_are_kept(tmp_path):
+    _save(tmp_path, [0, 10, 20, 30, 40], bests=[0, 10])
+    assert _kept(tmp_path) == [10, 30, 40]
+    names = {
+        path.name.split(".data")[0].split(".index")[0] for path in tmp_path.iterdir()
+    }
+    assert names == {
+        "checkpoint",
+        "best_checkpoint.json",
+        "model.ckpt-10",
+        "model.ckpt-30",
+        "model.ckpt-40",
+    }
+    best = json.loads((tmp_path / "best_checkpoint.json").read_text())
+    assert best == {"step": 10, "metric": 10.0}
+    state = tf.train.get_checkpoint_state(str(tmp_path))
+    assert state.model_checkpoint_path == str(tmp_path / "model.ckpt-40")
+    assert len(state.all_model_checkpoint_paths) == 3
+    # A run that goes on knows them, and lets go of the old best for a new one.
+    part = _Part()
+    saver = _checkpointer(tmp_path, part)
+    assert saver.restore() == (40, []) and saver.best == best
+    saver.save(50, 50.0)
+    saver.save(60)
+    saver.wait()
+    assert _kept(tmp_path) == [50, 60]
+
+
+def test_the_folder_may_be_moved(tmp_path):
+    _save(tmp_path / "a", [5])
+    (tmp_path / "a").rename(tmp_path / "b c")
+    part = _Part()
+    saver = _checkpointer(tmp_path / "b c", part, keep=1)
+    assert saver.restore() == (5, [])
+    saver.save(6, wait=True)
+    assert _kept(tmp_path / "b c") == [6]
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("suffix", ["index", "data-00000-of-00001"])
+@pytest.mark.parametrize("harm", [_cut, _flip, lambda path: path.unlink()])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_offered(
+    tmp_path, suffix, harm
+):
+    _save(tmp_path, [3, 5])
+    harm(tmp_path / f"model.ckpt-5.{suffix}")
+    with pytest.raises(ValueError, match="model.ckpt-5 cannot be restored") as error:
+        _checkpointer(tmp_path, _Part()).restore()
+    said = str(error.value)
+    assert f"The one before it is {tmp_path}/model.ckpt-3: --use_previous_" in said
+    part = _Part()
+    step, passed_over = _checkpointer(tmp_path, part).restore(use_previous=True)
+    assert step == 3 and (part.value.numpy() == 3.0).all()
+    assert len(passed_over) == 1 and "model.ckpt-5 cannot be" in passed_over[0]
+
+
+def test_where_all_are_damaged_nothing_starts_again(tmp_path):
+    _save(tmp_path, [3, 5])
+    for step in (3, 5):
+        _cut(tmp_path / f"model.ckpt-{step}.index")
+    with pytest.raises(ValueError, match="all checkpoints are damaged: .*ckpt-3"):
+        _checkpointer(tmp_path, _Part()).restore(use_previous=True)
+
+
+def test_a_best_one_beyond_the_restored_one_is_forgotten(tmp_path):
+    _save(tmp_path, [3, 5], bests=[5])
+    _cut(tmp_path / "model.ckpt-5.index")
+    saver = _checkpointer(tmp_path, _Part())
+    saver.restore(use_previous=True)
+    assert saver.best is None
+
+
+def test_a_checkpoint_of_another_shape_or_part_is_refused(tmp_path):
+    _save(tmp_path, [3])
+
+    class Larger(_Part):
+        def __init__(self):
+            super().__init__()
+            self.more = tf.Variable(0.0)
+
+    with pytest.raises(ValueError, match="model.ckpt-3 cannot be restored"):
+        _checkpointer(tmp_path, Larger()).restore()
+    saver = checkpointer.Checkpointer(
+        str(tmp_path), 2, {"other": _Part()}, is_chief=True
+    )
+    with pytest.raises(ValueError, match="model.ckpt-3 cannot be restored"):
+        saver.restore()
+
+
+def test_an_unreadable_list_of_checkpoints_does_not_start_a_run_again(tmp_path):
+    _save(tmp_path, [3])
+    (tmp_path / "checkpoint").write_bytes(b"\0damaged")
+    with pytest.raises(
+        ValueError, match="checkpoint, which names the newest checkpoint, cannot"
+    ):
+        _checkpointer(tmp_path, _Part())
+
+
+def test_a_save_that_fails_is_said_at_the_next(tmp_path):
+    saver = _save(tmp_path / "run", [3])
+    (tmp_path / "run").rename(tmp_path / "gone")
+    (tmp_path / "run").write_text("no folder")
+    saver.save(4)
+    with pytest.raises(OSError, match="model.ckpt-4 could not be written"):
+        saver.save(5)
+    with pytest.raises((OSError, tf.errors.OpError)):
+        _checkpointer(tmp_path / "run", _Part()).save(1, wait=True)
+
+
+def test_one_process_of_a_run_writes(tmp_path):
+    saver = _checkpointer(tmp_path, _Part(), is_chief=False)
+    saver.save(3)
+    saver.wait()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_outage_is_not_called_damage(tmp_path, monkeypatch):
+    _save(tmp_path, [3, 5])
+    saver = _checkpointer(tmp_path, _Part())
+
+    def unreachable(path):
+        raise tf.errors.UnavailableError(None, None, "no answer")
+
+    monkeypatch.setattr(saver._checkpoint, "read", unreachable)
+    with pytest.raises(tf.errors.UnavailableError):
+        saver.restore(use_previous=True)
+
+
+def test_what_a_killed_process_left_is_removed_with_the_next_save(tmp_path):
+    _save(tmp_path, [10, 20])
+    for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
+        (tmp_path / name).write_bytes(b"left")
+    (tmp_path / "model.ckpt-99.index").write_bytes(b"a later one, passed over")
+    (tmp_path / "model.ckpt-notes.txt").write_text("the user's")
+    saver = _checkpointer(tmp_path, _Part())
+    saver.restore()
+    saver.save(30, wait=True)
+    assert _kept(tmp_path) == [20, 30, 99]
+    assert (tmp_path / "model.ckpt-notes.txt").exists()
+
+
+def test_the_best_is_one_that_is_there(tmp_path):
+    saver = _save(tmp_path, [10])
+    saver.mark_best(10, 1.5)
+    again = _checkpointer(tmp_path, _Part())
+    again.restore()
+    assert again.best == {"step": 10, "metric": 1.5}
+    (tmp_path / "best_checkpoint.json").write_text('{"step": 7, "metric": 0.5}')
+    again = _checkpointer(tmp_path, _Part())
+    again.restore()
+    assert again.best is None
+
+
+def test_the_reason_of_a_failed_save_is_said(tmp_path, monkeypatch):
+    saver = _save(tmp_path, [10])
+
+    def full(path, data):
+        raise OSError("no space is left")
+
+    monkeypatch.setattr(checkpointer.files, "write_bytes", full)
+    saver.save(20)
+    with pytest.raises(OSError, match="ckpt-20 could not be written: no space is left"):
+        saver.wait()
+
+
+def test_an_empty_list_of_checkpoints_is_named(tmp_path):
+    _save(tmp_path, [3])
+    (tmp_path / "checkpoint").write_bytes(b"")
+    with pytest.raises(
+        ValueError, match="checkpoint, which names the newest checkpoint, cannot"
+    ):
+        _checkpointer(tmp_path, _Part())

@@ -1,0 +1,88 @@
+"""Manifests: read, compared with a configuration, and with the shards."""
+
+import json
+import shutil
+
+import pytest
+
+from albert_tf.data import manifest as manifest_lib
+from albert_tf.data import schema
+from tests.support import small_run
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return small_run.write_records(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def manifest(data_dir):
+    return manifest_lib.read_manifest(str(data_dir))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.max_seq_length=20", "sequence length .* is 24, but .* makes it 20"),
+        ("model.vocab_size=5000", "vocabulary size .* is 4000, but .* makes it 5000"),
+        ("data.max_predictions_per_seq=2", "number of predictions .* is 4"),
+        ("data.pair_loss=nsp", "pair loss .* is sop, but data.pair_loss makes it nsp"),
+        ("data.masking=dynamic", "masking .* is static, but .* makes it dynamic"),
+        ("data.lower_case=false", "lower-casing .* is True, but .* makes it False"),
+    ],
+)
+def test_records_of_another_shape_are_refused(data_dir, manifest, override, message):
+    with pytest.raises(ValueError, match=message):
+        manifest_lib.check_manifest(
+            str(data_dir), manifest, small_run.small_config(override)
+        )
+
+
+def test_missing_cut_and_changed_shards_are_named(data_dir, manifest, tmp_path):
+    config = small_run.small_config()
+    copy = tmp_path / "records"
+    shutil.copytree(data_dir, copy)
+    manifest_lib.check_manifest(str(copy), manifest, config)
+    assert manifest_lib.damaged_shards(str(copy), manifest) == []
+
+    shard = copy / manifest.splits[schema.TRAIN].shards[1].name
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert manifest_lib.damaged_shards(str(copy), manifest) == [str(shard)]
+    shard.write_bytes(whole[:-9])
+    with pytest.raises(ValueError, match=rf"{shard.name} has \d+ bytes, but"):
+        manifest_lib.check_manifest(str(copy), manifest, config)
+    shard.unlink()
+    with pytest.raises(ValueError, match=f"{shard.name} is missing"):
+        manifest_lib.check_manifest(str(copy), manifest, config)
+
+
+def test_a_folder_without_manifest_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="must hold records and their manifest.json"):
+        manifest_lib.read_manifest(str(tmp_path))
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"manifest.json: not a manifest"):
+        manifest_lib.read_manifest(str(tmp_path))
+
+
+def test_a_value_of_another_type_is_named(data_dir, tmp_path):
+    values = json.loads((data_dir / "manifest.json").read_text())
+    for name, value, message in (
+        ("vocab_size", "many", "vocab_size must be of type int; got 'many'"),
+        ("data", [], r"data must be of type dict; got \[\]"),
+        ("splits", [], "not a manifest of records"),
+    ):
+        path = tmp_path / "manifest.json"
+        path.write_text(json.dumps(values | {name: value}))
+        with pytest.raises(ValueError, match=f"^{path}: {message}"):
+            manifest_lib.read_manifest(str(tmp_path))
+
+
+def test_a_manifest_with_settings_named_as_before_is_read(data_dir, manifest, tmp_path):
+    values = json.loads((data_dir / "manifest.json").read_text())
+    values["data"]["ngram_law"] = values["data"].pop("ngram_distribution")
+    values["text"]["invalid_utf8"] = "refuse"
+    (tmp_path / "manifest.json").write_text(json.dumps(values))
+    assert manifest_lib.read_manifest(str(tmp_path)) == manifest
+    assert manifest.data["ngram_distribution"] == "shorter"
+    assert manifest.text["invalid_utf8"] == "error"

@@ -1,0 +1,329 @@
+"""The Beam pipeline: it must write the bytes that the local run writes.
+
+Beam has a separate environment below build/, which the first slow test makes and later
+runs reuse.
+"""
+
+import gzip
+import hashlib
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from absl import flags
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files
+from albert_tf.data import schema
+from data_prep import beam_pipeline
+from data_prep.pipeline import block_processor, local_run
+from data_prep.reading import blocks as blocks_lib
+from data_prep.reading import input_files
+from data_prep.records import chunks, example_builder, shards
+from tests.repository import project_files
+from tests.support import binaries
+
+ROOT = project_files.ROOT
+# So small that a small corpus has several groups, blocks, parts and chunks.
+SIZES = {
+    (blocks_lib, "GROUP_BYTES"): 30_000,
+    (block_processor, "_RECORD_BYTES_PER_BLOCK"): 24_000,
+    (block_processor, "_TOKENS_AT_A_TIME"): 4_000,
+    (chunks, "CHUNK_BYTES"): 3_000,
+}
+PLAIN = ("data.dupe_factor=2", "data.heldout_rate=0.1", "data.max_seq_length=64")
+ALL_ELSE = (
+    *PLAIN,
+    "text.drop_exact_duplicates=true",
+    "text.near_duplicate_threshold=0.7",
+    "data.pair_loss=nsp",
+    "data.masking=dynamic",
+    "data.compression=gzip",
+    "data.min_shards=3",
+)
+FEW_RECORDS = ("data.dupe_factor=1", "data.heldout_rate=0.9", "data.min_shards=64")
+
+
+# The binary, without Beam.
+
+
+def test_without_beam_one_line_says_what_to_install(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(beam_pipeline.importlib.util, "find_spec", lambda _: None)
+    line = binaries.error_of(
+        capsys,
+        beam_pipeline,
+        f"--input={tmp_path}/none.txt",
+        "--vocab_model=none",
+        f"--output_dir={tmp_path}/out",
+    )
+    assert "Apache Beam, which is not installed" in line
+    assert line.endswith("pip install -r requirements-beam.txt")
+    assert not (tmp_path / "out").exists()
+
+
+def test_flags_that_are_not_defined_are_left_for_beam():
+    values = flags.FlagValues()
+    beam_pipeline.define_flags(values)
+    line = (
+        "--runner=FlinkRunner --input=a,b --num_workers=7 stray --vocab_model=v "
+        "--output_dir=o --project=p --overwrite"
+    )
+    rest = beam_pipeline.parse_flags(["beam_pipeline", *line.split()], values)
+    assert sorted(rest) == [
+        "--num_workers=7",
+        "--project=p",
+        "--runner=FlinkRunner",
+        "beam_pipeline",
+        "stray",
+    ]
+    assert rest[0] == "beam_pipeline"
+    assert values.input == ["a", "b"]
+    assert values.overwrite
+
+
+# Chunks of records.
+
+
+def _records(sizes, keys):
+    return example_builder.RecordBatch(
+        np.arange(sum(sizes), dtype=np.uint8),
+        np.cumsum(sizes, dtype=np.int64),
+        np.array(keys, np.uint64),
+        np.arange(len(sizes), dtype=np.int32),
+    )
+
+
+def test_records_are_cut_into_chunks_that_hold_them_in_order(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 5)
+    found = list(chunks.cut(_records([2, 3, 1, 7, 4], [10, 20, 30, 40, 50])))
+    assert [chunk.data.tolist() for chunk in found] == [
+        [0, 1, 2, 3, 4],
+        [5],
+        [6, 7, 8, 9, 10, 11, 12],
+        [13, 14, 15, 16],
+    ]
+    assert [chunk.ends.tolist() for chunk in found] == [[2, 5], [1], [7], [4]]
+    assert [chunk.keys.tolist() for chunk in found] == [[10, 20], [30], [40], [50]]
+    assert [chunk.documents.tolist() for chunk in found] == [[0, 1], [2], [3], [4]]
+    assert list(chunks.cut(_records([], []))) == []
+
+
+def test_packed_records_come_back_the_same():
+    batch = _records([2, 3], [10, 1 << 63])
+    packed = chunks.pack(batch)
+    assert [len(field) for field in packed] == [5, 16, 16, 8]
+    for before, after in zip(batch, chunks.unpack(packed), strict=True):
+        assert before.dtype == after.dtype
+        np.testing.assert_array_equal(before, after)
+    assert len(chunks.unpack(chunks.EMPTY).keys) == 0
+
+
+def test_equal_keys_keep_the_order_of_the_input():
+    places = [(1, 0, 0, 0), (0, 2, 1, 0), (0, 2, 0, 3), (0, 10, 0, 0), ()]
+    packed = {p: chunks.pack(_records([1], [n])) for n, p in enumerate(places)}
+    order = [int(batch.keys[0]) for batch in chunks.in_order(packed)]
+    assert order == [4, 2, 1, 3, 0]
+
+
+def test_no_shard_that_takes_a_key_is_left_out():
+    third = (1 << 63) // 3  # rounded down, so that key * 3 >> 63 is still 0
+    keys = np.array([third, (1 << 63) + 5], np.uint64)
+    assert chunks.shards_of(keys, schema.TRAIN, 3) == range(0, 2)
+    assert chunks.shards_of(keys, schema.HELDOUT, 3) == range(0, 2)
+    assert chunks.shards_of(keys[:1], schema.HELDOUT, 3) == range(0)
+    assert chunks.shards_of(keys[:1], schema.TRAIN, 1) == range(0, 1)
+    last = np.array([(1 << 63) - 1, (1 << 64) - 1], np.uint64)
+    assert chunks.shards_of(last, schema.TRAIN, 7) == range(6, 7)
+    assert chunks.shards_of(last, schema.HELDOUT, 7) == range(6, 7)
+
+
+def test_the_shards_of_a_chunk_take_all_of_it():
+    rng = np.random.default_rng(0)
+    keys = np.sort(rng.integers(0, 1 << 64, 200, np.uint64))
+    batch = _records([1] * 200, keys)
+    for count in (1, 2, 7, 1000):
+        taken = [
+            shards.select(batch, None, split, number, count).keys
+            for split in schema.SPLITS
+            for number in chunks.shards_of(keys, split, count)
+        ]
+        np.testing.assert_array_equal(np.sort(np.concatenate(taken)), keys)
+
+
+def test_a_shard_can_be_written_to_a_remote_path():
+    content = np.arange(5, dtype=np.uint8)
+    shard = shards.write_shard("ram://beam/x", "train-0", content, 1, "none")
+    assert files.read_bytes("ram://beam/x") == bytes(range(5))
+    assert (shard.name, shard.num_records, shard.num_bytes) == ("train-0", 1, 5)
+
+
+# The pipeline itself.
+
+
+@pytest.fixture(scope="module")
+def beam_python() -> pathlib.Path:
+    """The interpreter of the environment that requirements-beam.txt describes."""
+    requirements = (ROOT / "requirements-beam.txt").read_bytes()
+    version = "{}.{}".format(*sys.version_info)
+    digest = hashlib.sha256(requirements).hexdigest()[:12]
+    folder = ROOT / "build" / f"beam-{version}-{digest}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "requirements-beam.txt").write_bytes(requirements)
+    # It pins all by itself; those of the repository do not fit Beam.
+    (folder / "constraints.txt").write_bytes(b"")
+    done = subprocess.run(
+        [str(ROOT / ".ci" / "make_venv"), "venv", "requirements-beam.txt"],
+        cwd=folder,
+        env=os.environ | {"PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        lines = " ".join(done.stderr.split())
+        if re.search("versions: none|onnection|timed out|name resolution", lines):
+            pytest.skip("pip cannot fetch requirements-beam.txt: no network")
+        pytest.fail(f"requirements-beam.txt cannot be installed: {lines}")
+    return folder / "venv" / "bin" / "python"
+
+
+def _corpus(folder: pathlib.Path) -> None:
+    """Three files, one compressed, with documents that repeat others and nearly do."""
+    rng = random.Random(3)
+    words = (
+        "the a of river town house bird old small was were found under over between "
+        "light water, 1990 king's history music and in north south played called"
+    ).split()
+    documents = [
+        [
+            " ".join(rng.choices(words, k=rng.randint(2, 20))) + "."
+            for _ in range(rng.randint(2, 20))
+        ]
+        for _ in range(150)
+    ]
+    documents += documents[10:20]
+    documents += [[*lines, "One more."] for lines in documents[30:45]]
+    rng.shuffle(documents)
+    texts = ["\n\n".join(map("\n".join, documents[i::3])) + "\n" for i in range(3)]
+    (folder / "a.txt").write_text(texts[0])
+    (folder / "b.txt.gz").write_bytes(gzip.compress(texts[1].encode()))
+    (folder / "c.txt").write_text(texts[2])
+
+
+def _pipeline(
+    python: pathlib.Path, *arguments: object, sizes: bool = False
+) -> subprocess.CompletedProcess:
+    """Runs the binary, with `SIZES` or unchanged."""
+    start = ["-m", "data_prep.beam_pipeline"]
+    if sizes:
+        lines = ["import runpy"]
+        for (module, name), value in SIZES.items():
+            lines.append(f"import {module.__name__}")
+            lines.append(f"{module.__name__}.{name} = {value}")
+        run = "runpy.run_module('data_prep.beam_pipeline', run_name='__main__')"
+        start = ["-c", "\n".join([*lines, run])]
+    # Beam would download its own runner from GitHub, and works without it.
+    fixed = ["--runner=DirectRunner", "--prism_location=none"]
+    return subprocess.run(
+        [str(python), *start, *map(str, arguments), *fixed],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
+def _contents(folder: pathlib.Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [PLAIN, ALL_ELSE, FEW_RECORDS],
+    ids=["plain", "all_else", "few_records"],
+)
+def test_every_byte_is_that_of_the_local_run(
+    tmp_path, testdata, monkeypatch, beam_python, case
+):
+    _corpus(tmp_path)
+    vocab_model = testdata / "tokenization" / "spm_small.model"
+    settings = ["model.vocab_size=4000", *case]
+    done = _pipeline(
+        beam_python,
+        f"--input={tmp_path}/*.txt,{tmp_path}/*.gz",
+        f"--vocab_model={vocab_model}",
+        f"--output_dir={tmp_path}/beam",
+        *(f"--set={setting}" for setting in settings),
+        sizes=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for (module, name), value in SIZES.items():
+        monkeypatch.setattr(module, name, value)
+    manifest = local_run.create_pretraining_data(
+        [f"{tmp_path}/*.txt", f"{tmp_path}/*.gz"],
+        str(vocab_model),
+        str(tmp_path / "local"),
+        config_io.override(config_lib.Config(), settings),
+    )
+    assert len(blocks_lib.plan_groups(input_files.expand(f"{tmp_path}/*.*"))) > 1
+    dropped = manifest.documents["dropped"]
+    assert set(dropped) == (
+        {"exact_duplicate", "near_duplicate"} if case is ALL_ELSE else set()
+    )
+    assert set(manifest.splits) == set(schema.SPLITS)
+    local, beam = _contents(tmp_path / "local"), _contents(tmp_path / "beam")
+    assert (b"" in local.values()) == (case is FEW_RECORDS)  # shards without records
+    assert sorted(beam) == sorted(local)
+    assert {name for name in local if local[name] != beam[name]} == set()
+
+
+@pytest.mark.slow
+def test_bad_input_ends_in_one_line_and_records_are_replaced_on_demand(
+    tmp_path, testdata, beam_python
+):
+    _corpus(tmp_path)
+    arguments = [
+        f"--vocab_model={testdata / 'tokenization' / 'spm_small.model'}",
+        f"--output_dir={tmp_path}/out",
+        "--set=model.vocab_size=4000",
+        *(f"--set={setting}" for setting in PLAIN),
+    ]
+    good = f"--input={tmp_path}/a.txt"
+
+    def error_of(*more):
+        done = _pipeline(beam_python, *arguments, *more)
+        assert done.returncode == 1, done.stderr
+        return done.stderr.rstrip("\n").splitlines()[-1]
+
+    (tmp_path / "latin").write_bytes(b"good text\n\nna\xefve text\n")
+    (tmp_path / "word").write_bytes(b"the\n")
+    assert "--runer is neither" in error_of(good, "--runer=DirectRunner")
+    assert "received 'b.txt'. Quote globs" in error_of(good, "b.txt")
+    assert "latin, line 3" in error_of(f"--input={tmp_path}/latin")
+    assert f"{tmp_path}/word: no document gave" in error_of(f"--input={tmp_path}/word")
+    assert list((tmp_path / "out").iterdir()) == []
+
+    first = _pipeline(beam_python, *arguments, good)
+    assert "train: " in first.stdout and f"wrote {tmp_path}/out" in first.stdout
+    before = _contents(tmp_path / "out")
+    assert len(before) == 8 + 1 + 2  # train, held out, the vocabulary and the manifest
+    assert "--overwrite" in error_of(good)
+    assert _contents(tmp_path / "out") == before
+    left = tmp_path / "out" / "train-00000-of-00008.tfrecord.0123"  # by a killed worker
+    left.write_bytes(b"part")
+    again = _pipeline(
+        beam_python, *arguments, good, "--overwrite", "--set=data.min_shards=2"
+    )
+    assert again.returncode == 0, again.stderr
+    after = _contents(tmp_path / "out")
+    assert sorted(after) == [
+        "heldout-00000-of-00001.tfrecord",
+        "manifest.json",
+        "train-00000-of-00002.tfrecord",
+        "train-00001-of-00002.tfrecord",
+        "vocab.model",
+    ]

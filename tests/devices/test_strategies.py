@@ -1,0 +1,166 @@
+"""Which devices are chosen, and what is said where they are not there."""
+
+import json
+import socket
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.devices import peak_flops, strategies
+from tests.support import fake_tpu
+
+
+def _cluster(*workers, kind="worker"):
+    task = {"type": kind, "index": 0}
+    return json.dumps({"cluster": {kind: list(workers)}, "task": task})
+
+
+def test_a_machine_with_one_device_trains_on_it():
+    strategy = strategies.create_strategy()
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    assert strategies.is_chief(strategy)
+    assert strategies.describe(strategy) == "training on 1 x CPU"
+    assert peak_flops.peak_flops(strategy) == 0.0
+    assert peak_flops.peak_flops(strategy, 1.5) == 1.5e12
+
+
+def test_several_gpus_are_all_taken(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind: [kind] * 2 * (kind == "GPU")
+    )
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", made.append)
+    monkeypatch.setattr(
+        tf.config,
+        "list_logical_devices",
+        lambda kind: [type("", (), {"name": f"/{kind}:{n}"}) for n in range(2)],
+    )
+    strategies.create_strategy()
+    assert made == [["/GPU:0", "/GPU:1"]]
+
+
+def test_several_workers_are_all_taken(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", _cluster("a:1", "b:1"))
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "all")
+    assert strategies.create_strategy() == "all"
+    assert strategies.create_strategy("multi_worker") == "all"
+    with pytest.raises(
+        ValueError, match="TF_CONFIG names 2 workers, which --strategy="
+    ):
+        strategies.create_strategy("one_device")
+
+
+def test_one_worker_is_one_device(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", _cluster("a:1"))
+    strategy = strategies.create_strategy()
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"text"', '{"cluster": {"worker": 3}}'])
+def test_a_tf_config_that_is_none_is_an_error(text, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(ValueError, match="TF_CONFIG must be JSON with `cluster`"):
+        strategies.create_strategy()
+
+
+def test_workers_without_tf_config_are_an_error(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match="multi_worker needs TF_CONFIG"):
+        strategies.create_strategy("multi_worker")
+
+
+def test_a_strategy_that_is_none_or_does_not_fit_is_an_error():
+    with pytest.raises(ValueError, match="--strategy must be one of auto, one_device"):
+        strategies.create_strategy("many")
+    with pytest.raises(ValueError, match="--tpu requires --strategy=tpu; received 'mi"):
+        strategies.create_strategy("mirrored", "local")
+
+
+@pytest.mark.parametrize("address", ["local", "no-such-tpu"])
+def test_a_tpu_that_is_not_there_is_said(address):
+    with pytest.raises(ValueError, match=f"--tpu={address} cannot be reached: "):
+        strategies.create_strategy(tpu=address)
+
+
+def test_a_tpu_that_does_not_answer_is_said_at_once():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"grpc://127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(ValueError, match="does not answer; it must be grpc://HOST"):
+            strategies.create_strategy(tpu=address)
+    with pytest.raises(ValueError, match="does not answer"):
+        strategies.create_strategy(tpu="grpc://nowhere")
+
+
+@pytest.mark.parametrize(
+    ("kind", "index", "chief"),
+    [("worker", 0, True), ("worker", 1, False), ("chief", 0, True)],
+)
+def test_the_first_worker_writes(kind, index, chief):
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({kind: ["a:1", "b:1"]}), task_type=kind, task_id=index
+    )
+    strategy = type("", (), {"cluster_resolver": resolver})
+    assert strategies.is_chief(strategy) == chief
+
+
+def test_beside_a_chief_no_worker_writes():
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"chief": ["a:1"], "worker": ["b:1"]}),
+        task_type="worker",
+        task_id=0,
+    )
+    strategy = type("", (), {"cluster_resolver": resolver})
+    assert not strategies.is_chief(strategy)
+
+
+def test_a_tpus_utilisation_is_of_its_kind(monkeypatch):
+    strategy = fake_tpu.create_strategy()
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v3-8")
+    assert peak_flops.peak_flops(strategy) == 8 * 61.5e12
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-8")
+    assert peak_flops.peak_flops(strategy) == 8 * 197e12
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v9-8")
+    assert peak_flops.peak_flops(strategy) == 0.0
+    assert strategies.describe(strategy) == "training on 8 x TPU"
+
+
+@pytest.mark.parametrize(
+    ("name", "teraflops"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("Tesla T4", 65),
+        ("NVIDIA L40S", 0),
+        ("NVIDIA T400 4GB", 0),
+    ],
+)
+def test_a_gpus_utilisation_is_of_its_name(name, teraflops, monkeypatch):
+    strategy = strategies.create_strategy()
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    monkeypatch.setattr(
+        tf.config.experimental, "get_device_details", lambda gpu: {"device_name": name}
+    )
+    assert peak_flops.peak_flops(strategy) == teraflops * 1e12
+
+
+def test_the_tpu_build_of_tensorflow_trains_on_the_tpu(monkeypatch):
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind: [kind] * (kind == "TPU_SYSTEM")
+    )
+    monkeypatch.setattr(strategies, "_tpu", lambda address: address)
+    assert strategies.create_strategy() == "local"
+
+
+def test_a_tpu_over_the_network_takes_records_with_masks():
+    strategy = fake_tpu.create_strategy()
+    strategies.check_masking(strategy, "static")
+    strategies.check_python_batches(strategy)
+    strategies.check_masking(strategy, "dynamic")  # its resolver is a local one
+    strategy.cluster_resolver.master = lambda: "grpc://10.0.0.5:8470"
+    strategies.check_masking(strategy, "static")
+    with pytest.raises(ValueError, match="takes records with masks"):
+        strategies.check_masking(strategy, "dynamic")
+    with pytest.raises(ValueError, match="use --tpu=local"):
+        strategies.check_python_batches(strategy)

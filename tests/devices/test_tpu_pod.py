@@ -1,0 +1,174 @@
+"""The hosts of a TPU slice: who is who, and the servers; on loopback, without a TPU."""
+
+import contextlib
+import http.server
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from albert_tf.devices import tpu_pod
+
+ATTRIBUTES = {
+    "agent-worker-number": "1",
+    "worker-network-endpoints": "unknown:unknown:10.0.0.5,unknown:unknown:10.0.0.6",
+}
+
+
+@pytest.fixture
+def host():
+    """A stand-in for the metadata server."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            prefix, _, name = self.path.rpartition("/")
+            known = prefix == "/computeMetadata/v1/instance/attributes"
+            known = known and self.headers["Metadata-Flavor"] == "Google"
+            self.send_response(200 if known and name in ATTRIBUTES else 404)
+            self.end_headers()
+            self.wfile.write(ATTRIBUTES.get(name, "").encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_host_learns_its_number_and_the_addresses(host):
+    assert tpu_pod.place(host) == (1, ["10.0.0.5", "10.0.0.6"])
+
+
+def test_a_machine_that_is_no_tpu_vm_is_told(host):
+    with pytest.raises(ValueError, match="--tpu=pod needs a TPU VM, .* has absent"):
+        tpu_pod.metadata("absent", host)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(ValueError, match="--tpu=pod needs a TPU VM"):
+            tpu_pod.metadata("agent-worker-number", nowhere)
+
+
+def test_the_first_host_waits_until_all_listen(monkeypatch):
+    said = []
+    with socket.socket() as late:
+        late.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(tpu_pod, "SERVER_PORT", late.getsockname()[1])
+        with pytest.raises(ValueError, match="host 127.0.0.1 does not answer on port"):
+            tpu_pod.wait_for_servers(["127.0.0.1"], said.append, seconds=0.2)
+        assert said[0] == "waiting for the TPU host 127.0.0.1"
+        threading.Timer(0.3, late.listen).start()
+        tpu_pod.wait_for_servers(["127.0.0.1"] * 2, said.append, seconds=20.0)
+
+
+def test_a_server_may_load_the_library_that_its_parent_may_not(monkeypatch):
+    monkeypatch.setenv("TPU_LOAD_LIBRARY", "0")
+    server = tpu_pod.start_server(
+        "import os, sys; sys.exit('TPU_LOAD_LIBRARY' in os.environ)"
+    )
+    assert server.wait(timeout=30) == 0
+
+
+@contextlib.contextmanager
+def _sleeper():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_another_host_serves_until_its_server_is_lost_or_all_end(monkeypatch):
+    with _sleeper() as server:
+        threading.Timer(0.3, server.kill).start()
+        tpu_pod.serve_until_lost(server, lambda: False)
+    monkeypatch.setattr(tpu_pod, "_GRACE_SECONDS", 1.0)
+    with _sleeper() as server:
+        began = time.monotonic()
+        tpu_pod.serve_until_lost(server, lambda: True)
+        # The first host had its time to save, then the server was ended.
+        assert time.monotonic() - began >= 1.0 and server.poll() is not None
+
+
+_PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_server_ends_with_its_parent():
+    child = "import os; from albert_tf import tpu_pod; tpu_pod.end_with(os.getppid())"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT, child],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        pid = int(parent.stdout.readline())
+        time.sleep(1.5)
+        os.kill(pid, 0)  # still there
+    finally:
+        parent.kill()
+        parent.communicate()
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        if _is_zombie(pid):
+            return
+        time.sleep(0.1)
+    pytest.fail("the server outlived its parent")
+
+
+def _is_zombie(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+_CLIENT = """
+import os, sys
+import tensorflow as tf
+from albert_tf.devices import tpu_pod
+tpu_pod.SERVER_PORT = int(sys.argv[1])
+server = tpu_pod.start_server(
+    "from albert_tf.devices import strategies, tpu_pod; "
+    f"tpu_pod.SERVER_PORT = {sys.argv[1]}; strategies.serve_tpu({os.getpid()})"
+)
+try:
+    tpu_pod.wait_for_servers(["127.0.0.1"], print, 60.0)
+    tf.config.experimental_connect_to_host(f"127.0.0.1:{sys.argv[1]}", "tpu_worker")
+    with tf.device("/job:tpu_worker/replica:0/task:0/device:CPU:0"):
+        print("computed there:", float(tf.constant(1.5) * 2.0))
+finally:
+    server.kill()
+    server.wait()
+"""
+
+
+@pytest.mark.slow
+def test_a_program_computes_through_a_hosts_server():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    result = subprocess.run(
+        [sys.executable, "-c", _CLIENT, str(port)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "computed there: 3.0" in result.stdout, result.stderr[-2000:]

@@ -1,0 +1,318 @@
+"""Counts by arithmetic equal counts by hand, and those of models that were built."""
+
+import dataclasses
+import itertools
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.core import config, config_io
+from albert_tf.model import compute as compute_lib
+from albert_tf.model import costs as costs_lib
+from albert_tf.model import pretraining_model
+
+SHAPE = costs_lib.BatchShape(batch_size=3, length=7, num_predictions=5)
+
+
+def small_model(**changes) -> config.ModelConfig:
+    values = {
+        "vocab_size": 53,
+        "embedding_size": 6,
+        "hidden_size": 10,
+        "num_layers": 4,
+        "num_heads": 2,
+        "intermediate_size": 16,
+        "max_positions": 11,
+        "type_vocab_size": 3,
+    }
+    return config.ModelConfig(**{**values, **changes})
+
+
+def small_recipe(**train) -> config.Config:
+    return config.Config(
+        model=small_model(max_positions=20),
+        data=config.DataConfig(max_seq_length=20),
+        optimizer=config.OptimizerConfig(warmup_steps=2),
+        train=config.TrainConfig(**{"batch_size": 24, "num_steps": 9, **train}),
+    )
+
+
+# ---- Parameters ----
+
+
+def test_parameters_by_part():
+    assert costs_lib.count_parameters(small_model()) == costs_lib.Parameters(
+        word_embeddings=318,
+        position_embeddings=66,
+        segment_embeddings=18,
+        embedding_layer_norm=12,
+        embedding_projection=70,
+        attention=460,
+        feed_forward=366,
+        pooler=110,
+        masked_lm=131,
+        sentence_pair=22,
+    )
+
+
+def test_totals_are_without_pooler_of_the_encoder_and_with_heads():
+    parameters = costs_lib.count_parameters(small_model())
+    assert parameters.encoder_without_pooler == 1310
+    assert parameters.encoder == 1420
+    assert parameters.total == 1573
+
+
+@pytest.mark.parametrize(
+    ("sharing", "num_groups", "num_inner_groups", "attention", "feed_forward"),
+    [
+        ("all", 1, 1, 1, 1),
+        ("all", 2, 1, 2, 2),
+        ("all", 2, 3, 6, 6),
+        ("attention", 1, 1, 1, 4),
+        ("attention", 2, 3, 6, 12),
+        ("feed_forward", 1, 1, 4, 1),
+        ("feed_forward", 2, 3, 12, 6),
+        ("none", 1, 1, 4, 4),
+        ("none", 1, 3, 12, 12),
+    ],
+)
+def test_sharing_says_how_many_sets_there_are(
+    sharing, num_groups, num_inner_groups, attention, feed_forward
+):
+    model = small_model(
+        sharing=sharing, num_groups=num_groups, num_inner_groups=num_inner_groups
+    )
+    parameters = costs_lib.count_parameters(model)
+    assert parameters.attention == attention * 460
+    assert parameters.feed_forward == feed_forward * 366
+
+
+def test_embeddings_as_wide_as_the_hidden_layers_have_no_projection():
+    model = small_model(embedding_size=10)
+    assert costs_lib.count_parameters(model).embedding_projection == 0
+    assert costs_lib.forward_flops(model, SHAPE).embedding_projection == 0
+
+
+@pytest.mark.parametrize(
+    ("recipe", "encoder"),
+    [
+        ("albert_base", 11_683_584),
+        ("albert_large", 17_683_968),
+        ("albert_xlarge", 58_724_864),
+        ("albert_xxlarge", 222_595_584),
+        ("bert_base", 109_081_344),
+        ("bert_large", 334_607_360),
+        ("bert_xlarge", 1_275_291_648),
+    ],
+)
+def test_encoders_of_the_papers_models(recipe, encoder):
+    model = config_io.load(f"configs/{recipe}.py").model
+    assert costs_lib.count_parameters(model).encoder == encoder
+
+
+_BUILT = [
+    *itertools.product(("all", "attention", "feed_forward"), (1, 2), (1, 3)),
+    *itertools.product(("none",), (1,), (1, 3)),
+]
+
+
+@pytest.mark.parametrize("embedding_size", [6, 10])
+@pytest.mark.parametrize(("sharing", "num_groups", "num_inner_groups"), _BUILT)
+def test_counts_equal_those_of_a_built_model(
+    sharing, num_groups, num_inner_groups, embedding_size
+):
+    sizes = small_model(
+        sharing=sharing,
+        num_groups=num_groups,
+        num_inner_groups=num_inner_groups,
+        embedding_size=embedding_size,
+    )
+    counted = costs_lib.count_parameters(sizes)
+    model = pretraining_model.build_pretraining_model(sizes, seed=1)
+    assert model.encoder.count_params() == counted.encoder
+    assert model.masked_lm.count_params() == counted.masked_lm
+    assert model.sentence_order.count_params() == counted.sentence_pair
+    assert model.count_params() == counted.total
+
+
+# ---- Matrix products ----
+
+
+def test_forward_flops_by_part():
+    assert costs_lib.forward_flops(small_model(), SHAPE) == costs_lib.Flops(
+        embedding_projection=2520,  # 2 * 21 * 6 * 10
+        query_key_value=50400,  # 4 * 3 * 2 * 21 * 10 * 10
+        scores_and_context=23520,  # 4 * 3 * 2 * 2 * 7 * 10 * 7
+        attention_output=16800,  # 4 * 2 * 21 * 10 * 10
+        feed_forward=53760,  # 4 * 2 * 2 * 21 * 10 * 16
+        pooler=600,  # 2 * 3 * 10 * 10
+        masked_lm=11340,  # 2 * 15 * 10 * 6 + 2 * 15 * 6 * 53
+        sentence_pair=120,  # 2 * 3 * 10 * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("remat", "recomputed"), [("none", 0), ("attention", 90720), ("block", 144480)]
+)
+def test_a_step_is_the_forward_pass_three_times_and_what_is_recomputed(
+    remat, recomputed
+):
+    step = costs_lib.step_flops(small_model(), SHAPE, remat)
+    assert (step.forward, step.backward) == (159060, 318120)
+    assert step.recomputed == recomputed
+    assert step.total == 477180 + recomputed
+
+
+def test_sharing_changes_no_products_and_inner_groups_multiply_those_of_blocks():
+    shared = costs_lib.forward_flops(small_model(), SHAPE)
+    own = costs_lib.forward_flops(small_model(sharing="none"), SHAPE)
+    assert own == shared
+    inner = costs_lib.forward_flops(small_model(num_inner_groups=3), SHAPE)
+    assert inner.feed_forward == 3 * shared.feed_forward
+    assert inner.total == 3 * shared.total - 2 * 14580  # what is not in blocks, once
+
+
+# ---- Memory ----
+
+
+def test_activations_of_a_block_by_part():
+    found = costs_lib.block_activations(small_model(), SHAPE, "float32")
+    assert found == costs_lib.BlockActivations(
+        block_input=840,  # 21 * 10 * 4
+        query_key_value=2520,
+        attention_probabilities=1176,  # 3 * 2 * 7 * 7 * 4
+        context=840,
+        attention_output=840,
+        attention_layer_norm=840,
+        intermediate=1344,  # 21 * 16 * 4
+        activated_intermediate=1344,
+        feed_forward_output=840,
+    )
+
+
+@pytest.mark.parametrize(
+    ("remat", "kept", "recomputed"),
+    [
+        ("none", 4 * 10584, 0),
+        ("attention", 4 * 5208, 5376),
+        ("block", 4 * 840, 9744),
+    ],
+)
+def test_activation_memory_by_remat(remat, kept, recomputed):
+    memory = costs_lib.activation_memory(small_model(), SHAPE, remat, "float32")
+    assert (memory.kept, memory.recomputed) == (kept, recomputed)
+    assert memory.logits == 6360  # 2 * 15 * 53 * 4
+    assert memory.total == kept + recomputed + 6360
+
+
+def test_bfloat16_halves_the_activations_of_blocks_and_not_the_logits():
+    memory = costs_lib.activation_memory(small_model(), SHAPE, "none", "bfloat16")
+    assert (memory.kept, memory.logits) == (4 * 5292, 6360)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 24])
+def test_more_recomputation_takes_more_products_and_less_memory(num_layers):
+    model = small_model(num_layers=num_layers)
+    memory, products = (
+        [count(remat) for remat in config.REMATS]
+        for count in (
+            lambda remat: (
+                costs_lib.activation_memory(model, SHAPE, remat, "float32").total
+            ),
+            lambda remat: costs_lib.step_flops(model, SHAPE, remat).total,
+        )
+    )
+    assert products == sorted(set(products))
+    if num_layers == 1:
+        # All of the only block is held at once, in whichever way it came about.
+        assert len(set(memory)) == 1
+    else:
+        assert memory == sorted(set(memory), reverse=True)
+
+
+# ---- Recipes ----
+
+
+def test_a_recipe_costs_all_its_steps_and_reduces_all_its_gradients():
+    costs = costs_lib.recipe_costs(small_recipe())
+    shape = costs_lib.BatchShape(24, 20, 3)
+    model = small_recipe().model
+    assert costs.forward_flops == costs_lib.forward_flops(model, shape)
+    assert costs.step_flops.total == 3 * costs.forward_flops.total
+    assert costs.training_flops == 9 * costs.step_flops.total
+    assert costs.tokens_per_step == 480
+    assert costs.parameters.total == 1573 + 9 * 6  # nine positions more
+    assert costs.reduced_gradient_bytes == 4 * 1627
+    assert costs.weight_and_slot_bytes == 12 * 1627
+
+
+def test_replicas_and_accumulation_divide_the_activations_and_nothing_else():
+    whole = costs_lib.recipe_costs(small_recipe())
+    part = costs_lib.recipe_costs(small_recipe(accumulation_steps=2), num_replicas=3)
+    assert part.activation_bytes.total * 6 == whole.activation_bytes.total
+    activations = dataclasses.asdict(part)["activation_bytes"]
+    assert dataclasses.asdict(part) == (
+        dataclasses.asdict(whole) | {"activation_bytes": activations}
+    )
+
+
+@pytest.mark.parametrize("num_replicas", [0, 5])
+def test_a_batch_that_cannot_be_divided_is_refused(num_replicas):
+    message = f"must be a multiple.*received 24, {num_replicas} and 2"
+    with pytest.raises(ValueError, match=message):
+        costs_lib.recipe_costs(small_recipe(accumulation_steps=2), num_replicas)
+
+
+_SAME_MEMORY = {"Reshape", "Identity", "IdentityN", "ExpandDims", "Squeeze"}
+_HELD_ANYWAY = {"Placeholder", "Const", "ReadVariableOp"}
+
+
+def _bytes_kept(sizes: config.ModelConfig, compute: compute_lib.Compute) -> int:
+    """What ops of the backward pass read of what those of the forward pass made."""
+    model = pretraining_model.build_pretraining_model(sizes, seed=1, compute=compute)
+    num_forward = 0
+
+    @tf.function
+    def gradients(ids):
+        nonlocal num_forward
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model.encoder(ids, ids, ids).sequence_output)
+        num_forward = len(tf.compat.v1.get_default_graph().get_operations())
+        found = tape.gradient(loss, model.encoder.trainable_variables)
+        return [tf.convert_to_tensor(g) for g in found if g is not None]
+
+    ids = tf.TensorSpec([SHAPE.batch_size, SHAPE.length], tf.int32)
+    operations = gradients.get_concrete_function(ids).graph.get_operations()
+    forward = set(operations[:num_forward])
+
+    def origin(tensor):
+        while tensor.op.type in _SAME_MEMORY:
+            outputs = [output.ref() for output in tensor.op.outputs]
+            place = outputs.index(tensor.ref()) if len(outputs) > 1 else 0
+            tensor = tensor.op.inputs[place]
+        return tensor
+
+    read = {
+        origin(tensor).ref()
+        for operation in operations[num_forward:]
+        for tensor in operation.inputs
+        if tensor.op in forward
+    }
+    tensors = [reference.deref() for reference in read]
+    return sum(
+        tensor.shape.num_elements() * tensor.dtype.size
+        for tensor in tensors
+        if tensor.dtype.is_floating and tensor.op.type not in _HELD_ANYWAY
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("remat", config.REMATS)
+def test_a_layer_keeps_what_the_arithmetic_says(remat, dtype):
+    compute = compute_lib.Compute(dtype, fuse_elementwise=True, remat=remat)
+    four, five = (
+        _bytes_kept(small_model(sharing="all", num_layers=depth), compute)
+        for depth in (4, 5)
+    )
+    memory = costs_lib.activation_memory(small_model(), SHAPE, remat, dtype)
+    assert five - four == memory.kept / 4

@@ -1,0 +1,56 @@
+"""A recipe for another batch size, and what is said of it."""
+
+import pytest
+
+from albert_tf.core import config, config_io
+from albert_tf.optim import batch_scaling
+
+
+def test_rate_steps_and_warmup_follow_the_batch():
+    scaled, line = batch_scaling.scale(config.Config(), 512)
+    assert scaled.train.batch_size == 512
+    assert scaled.train.num_steps == 1_000_000
+    assert scaled.optimizer.warmup_steps == 3125
+    assert abs(scaled.optimizer.learning_rate - 0.00176 / 8**0.5) < 1e-12
+    assert line == (
+        "scaled to a batch of 512 (from 4,096): learning rate 0.000622254 (from "
+        "0.00176, by the square root of 0.125), 1,000,000 steps (from 125,000), 3,125 "
+        "of warmup (from 3,125)"
+    )
+    # All else stays.
+    assert scaled.model == config.Config().model and scaled.data == config.Config().data
+
+
+def test_scaling_there_and_back_changes_nothing():
+    there, _ = batch_scaling.scale(config.Config(), 1024)
+    back, _ = batch_scaling.scale(there, 4096)
+    assert back.train == config.Config().train
+    assert abs(back.optimizer.learning_rate - 0.00176) < 1e-12
+
+
+@pytest.mark.parametrize("batch_size", [0, -8])
+def test_a_batch_of_nothing_is_refused(batch_size):
+    with pytest.raises(ValueError, match="--scale_to_batch_size must be at least 1"):
+        batch_scaling.scale(config.Config(), batch_size)
+
+
+def test_the_paper_s_largest_batch_is_reached_from_its_smallest():
+    """LAMB paper, table of untuned hyperparameters: 512 to 32K, warmup 1/320 to 1/5."""
+    smallest = config_io.override(
+        config.Config(),
+        [
+            "train.batch_size=512",
+            "train.num_steps=1000000",
+            "optimizer.warmup_steps=3125",
+            f"optimizer.learning_rate={5 / (2**3 * 1e3)}",
+        ],
+    )
+    largest, _ = batch_scaling.scale(smallest, 32768)
+    assert largest.train.num_steps == 15625
+    assert largest.optimizer.warmup_steps == 15625 // 5
+    assert largest.optimizer.learning_rate == pytest.approx(5e-3)
+
+
+def test_warmup_is_never_longer_than_the_run():
+    scaled, _ = batch_scaling.scale(config.Config(), 1 << 20)
+    assert scaled.optimizer.warmup_steps == scaled.train.num_steps == 488

@@ -1,0 +1,60 @@
+"""The learning rate over the steps."""
+
+import numpy as np
+import pytest
+
+from albert_tf.core import config
+from albert_tf.optim import schedule
+from tests.support import golden
+
+
+def _schedule(rate, num_steps, warmup_steps, **settings):
+    optimizer = config.OptimizerConfig(
+        learning_rate=rate, warmup_steps=warmup_steps, **settings
+    )
+    return schedule.WarmupDecay(optimizer, num_steps)
+
+
+@pytest.mark.parametrize("name", ["paper", "poly2"])
+def test_rates_equal_the_original(name):
+    arrays = golden.load("lr_schedule")
+    rate, num_steps, warmup, power, start = arrays[
+        f"{name}/args_lr_steps_warm_power_start"
+    ]
+    assert start == 0
+    ours = _schedule(rate, int(num_steps), int(warmup), decay_power=power)
+    for step, expected in zip(
+        arrays[f"{name}/step"], arrays[f"{name}/lr"], strict=True
+    ):
+        golden.assert_near(ours(step), expected, 2e-9, f"rate of step {step}")
+
+
+def test_decay_from_warmup_end_is_continuous_and_ends_at_zero():
+    ours = _schedule(0.5, 100, 20, decay_from="warmup_end")
+    rates = [float(ours(step)) for step in (0, 10, 19, 20, 60, 100, 105)]
+    np.testing.assert_allclose(rates, [0, 0.25, 0.475, 0.5, 0.25, 0, 0], atol=1e-7)
+
+
+def test_no_warmup_starts_at_the_full_rate():
+    ours = _schedule(0.5, 100, 0)
+    assert float(ours(0)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("decay_from", "expected"),
+    [
+        ("warmup_end", [0.25, 0.5, 0.25 + 0.5**1.5 / 2, 0.25, 0.0]),
+        # At step 20 of 100 the cosine has come down to (1 + cos(pi / 5)) / 2.
+        ("start", [0.25, 0.452254, 0.327254, 0.172746, 0.0]),
+    ],
+)
+def test_a_cosine_falls_to_zero(decay_from, expected):
+    ours = _schedule(0.5, 100, 20, decay="cosine", decay_from=decay_from)
+    rates = [float(ours(step)) for step in (10, 20, 40, 60, 100)]
+    np.testing.assert_allclose(rates, expected, atol=1e-6)
+
+
+def test_a_constant_rate_stays_after_warmup():
+    ours = _schedule(0.5, 100, 20, decay="constant")
+    rates = [float(ours(step)) for step in (0, 10, 20, 60, 100, 105)]
+    np.testing.assert_allclose(rates, [0, 0.25, 0.5, 0.5, 0.5, 0.5], atol=1e-7)

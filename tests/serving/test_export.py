@@ -1,0 +1,384 @@
+"""The SavedModel answers as the model did, in a process that knows nothing of us."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from albert_tf import export, predict
+from albert_tf.checkpoints import checkpointer
+from albert_tf.finetuning import results_reader
+from albert_tf.model import pretraining_model
+from albert_tf.serving import load, scaled_weights, warmup
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+from albert_tf.training import pretraining
+from tests.support import binaries, small_run
+
+TEXTS = [
+    "The river runs [MASK] a small lake, and number 3 is [MASK].",
+    "His brother lies [MASK].",
+]
+
+# Loads and asks in a fresh process; nothing of this project is imported there.
+_FRESH = """
+import sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+model = tf.saved_model.load(sys.argv[1])
+asked = np.load(sys.argv[2])
+texts = tf.constant([str(text) for text in asked["texts"]])
+found = {}
+for name, inputs in {
+    "encode": {"text": texts},
+    "fill_mask": {"text": texts, "top_k": tf.constant(4)},
+    "sentence_order": {"first": texts, "second": texts[::-1]},
+}.items():
+    for key, value in model.signatures[name](**inputs).items():
+        value = value.numpy()
+        found[f"{name}/{key}"] = value.astype("S") if value.dtype == object else value
+np.savez(sys.argv[3], **found)
+assert not any(name.startswith("albert_tf") for name in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    records = small_run.write_records(folder)
+    pretraining.train(small_run.small_config(), str(records), str(folder / "run"))
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def saved_model(model_dir):
+    path = model_dir.parent / "saved_model"
+    arguments = f"--model_dir={model_dir}", f"--output_dir={path}"
+    binaries.run(export, *arguments, "--compute_dtype=float32")
+    return path
+
+
+@pytest.fixture(scope="module")
+def signatures(saved_model):
+    return tf.saved_model.load(str(saved_model)).signatures
+
+
+@pytest.fixture(scope="module")
+def module(model_dir):
+    """What was exported; each of its functions is traced once."""
+    return load.load_serving(str(model_dir))[0]
+
+
+def test_tensorflow_serving_finds_requests_that_the_signatures_answer(
+    saved_model, signatures
+):
+    asked = []
+    for record in tf.data.TFRecordDataset(str(saved_model / warmup.FILE)):
+        request = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        request = request.predict_log.request
+        name = request.model_spec.signature_name
+        inputs = {
+            key: tf.constant(tf.make_ndarray(value))
+            for key, value in request.inputs.items()
+        }
+        found = signatures[name](**inputs)
+        num_texts = len(inputs["first" if name == "sentence_order" else "text"])
+        if name == "encode":
+            asked.append(found["input_ids"].shape.as_list())
+        elif name == "fill_mask":
+            assert found["token"].shape == [num_texts, 5]
+        else:
+            assert found["probability"].shape == [num_texts]
+    length = small_run.small_config().data.max_seq_length
+    (one, short), (many, as_short), (alone, longest) = asked
+    assert (one, many, alone) == (1, 32, 1)
+    assert short == as_short < longest == length
+
+
+def test_a_fresh_process_gives_bitwise_the_same_outputs(module, saved_model, tmp_path):
+    texts = tf.constant(TEXTS)
+    expected = {
+        "encode": module.encode(texts),
+        "fill_mask": module.fill_mask(texts, tf.constant(4)),
+        "sentence_order": module.sentence_order(texts, texts[::-1]),
+    }
+    np.savez(tmp_path / "asked.npz", texts=np.array(TEXTS))
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            _FRESH,
+            saved_model,
+            tmp_path / "asked.npz",
+            tmp_path / "found.npz",
+        ],
+        check=True,
+        cwd=tmp_path,
+    )
+    found = np.load(tmp_path / "found.npz", allow_pickle=False)
+    names = {f"{name}/{key}" for name in expected for key in expected[name]}
+    assert names == set(found.files)
+    for name in names:
+        signature, key = name.split("/")
+        value = expected[signature][key].numpy()
+        if value.dtype == object:
+            value = value.astype("S")
+        np.testing.assert_array_equal(value, found[name], err_msg=name)
+
+
+def test_texts_of_a_fixed_length_have_the_same_answers(model_dir, module, tmp_path):
+    binaries.run(
+        export,
+        f"--model_dir={model_dir}",
+        f"--output_dir={tmp_path / 'fixed'}",
+        "--fixed_length=24",
+    )
+    signatures = tf.saved_model.load(str(tmp_path / "fixed")).signatures
+    shape = signatures["encode"].structured_outputs["sequence_output"].shape
+    assert shape.as_list() == [None, 24, 12]
+    short = tf.constant(["a lake [MASK]", "a"])
+    for name, inputs in {
+        "encode": {"text": short},
+        "fill_mask": {"text": short, "top_k": tf.constant(4)},
+        "sentence_order": {"first": short, "second": short[::-1]},
+    }.items():
+        expected = getattr(module, name)(**inputs)
+        found = signatures[name](**inputs)
+        if name == "encode":
+            assert found["input_ids"].shape == [2, 24]
+            length = expected["input_ids"].shape[1]
+            assert length < 24
+            assert int(tf.reduce_sum(found["input_mask"][:, length:])) == 0
+        for key, value in expected.items():
+            value, other = value.numpy(), found[key].numpy()
+            if value.ndim > 1 and name == "encode" and key != "pooled_output":
+                other = other[:, :length]
+            if value.dtype.kind == "f":
+                np.testing.assert_allclose(other, value, atol=1e-6, err_msg=key)
+            else:
+                np.testing.assert_array_equal(other, value, err_msg=key)
+    cut, _ = load.load_serving(str(model_dir), fixed_length=8)
+    assert cut.encode(tf.constant(TEXTS))["input_ids"].shape == [2, 8]
+
+
+def test_bfloat16_is_that_of_the_model_and_its_weights_lie_in_it(
+    model_dir, saved_model, signatures, module, tmp_path
+):
+    folders = {"float32": saved_model, "bfloat16": tmp_path / "bfloat16"}
+    arguments = f"--model_dir={model_dir}", f"--output_dir={folders['bfloat16']}"
+    binaries.run(export, *arguments, "--compute_dtype=bfloat16")
+    in_bfloat16 = tf.saved_model.load(str(folders["bfloat16"])).signatures
+    found, sizes = {}, {}
+    for dtype, answers in (("float32", signatures), ("bfloat16", in_bfloat16)):
+        found[dtype] = answers["encode"](text=tf.constant(TEXTS))
+        folder = folders[dtype]
+        kept = tf.train.load_checkpoint(f"{folder}/variables/variables")
+        dtypes = kept.get_variable_to_dtype_map()
+        shapes = kept.get_variable_to_shape_map()
+        sizes[dtype] = [dtypes[name] for name in shapes if len(shapes[name]) > 1]
+    # Attention has four matrices, and the feed-forward part two.
+    assert sizes["float32"].count(tf.bfloat16) == 0
+    assert sizes["bfloat16"].count(tf.bfloat16) == 6
+    assert len(sizes["bfloat16"]) == len(sizes["float32"])
+    plain = module.encode(tf.constant(TEXTS))
+    for key, value in plain.items():
+        np.testing.assert_array_equal(found["float32"][key], value)
+    settings = small_run.small_config()
+    model = pretraining_model.build_pretraining_model(
+        settings.model, 0, scaled_weights.serving_form("bfloat16")
+    )
+    checkpointer.restore_parts(checkpointer.newest_path(str(model_dir)), model=model)
+    inputs = {
+        "input_ids": plain["input_ids"],
+        "input_mask": plain["input_mask"],
+        "segment_ids": tf.zeros_like(plain["input_ids"]),
+    }
+    encoder = scaled_weights.ScaledEncoder(model.encoder)
+    encode = tf.function(lambda: encoder(**inputs))
+    expected = encode().sequence_output
+    np.testing.assert_array_equal(found["bfloat16"]["sequence_output"], expected)
+    difference = np.abs(expected - plain["sequence_output"]).max()
+    assert 1e-4 < difference < 0.1
+
+
+@pytest.mark.parametrize(
+    ("flag", "rule"),
+    [
+        ("--fixed_length=1000", "at most model.max_positions of the run, 32"),
+        ("--fixed_length=2", "data.max_seq_length must"),
+        ("--form=encoder", "must go with --form=text"),
+    ],
+)
+def test_a_length_that_does_not_suit_is_refused(
+    model_dir, tmp_path, capsys, flag, rule
+):
+    arguments = f"--model_dir={model_dir}", f"--output_dir={tmp_path / 'none'}"
+    error = binaries.error_of(
+        capsys, export, *arguments, "--compute_dtype=float32", flag
+    )
+    assert rule in error
+    assert not (tmp_path / "none").exists()
+
+
+def test_encode_follows_the_tokenizer_and_the_mask(model_dir, module):
+    tokenizer = tokenizer_lib.Tokenizer.from_file(str(model_dir / "vocab.model"))
+    outputs = module.encode(tf.constant(TEXTS))
+    for row, text in enumerate(TEXTS):
+        ids = [tokenizer.cls_id, *tokenizer.encode_with_masks(text), tokenizer.sep_id]
+        ids = [*ids[:23], tokenizer.sep_id] if len(ids) > 24 else ids
+        assert outputs["input_ids"][row].numpy().tolist()[: len(ids)] == ids
+        assert int(tf.reduce_sum(outputs["input_mask"][row])) == len(ids)
+    alone = module.encode(tf.constant(TEXTS[1:]))["pooled_output"][0]
+    batched = outputs["pooled_output"][1]
+    np.testing.assert_allclose(alone, batched, atol=1e-6)
+
+
+def test_fill_mask_gives_the_best_pieces_for_each_mask(module):
+    found = {
+        k: v.numpy() for k, v in module.fill_mask(tf.constant(TEXTS), 4000).items()
+    }
+    assert found["text_index"].tolist() == [0, 0, 1]
+    np.testing.assert_allclose(found["probability"].sum(1), 1.0, atol=1e-5)
+    assert np.all(np.diff(found["probability"], axis=1) <= 0)
+    vocabulary = [piece.decode() for piece in found["token"][0]]
+    assert len(set(vocabulary)) == 4000
+
+
+def test_sentence_order_cuts_long_pairs_and_depends_on_the_order(model_dir, module):
+    long, short = "the river " * 40, "a lake"
+    found = module.sentence_order(
+        tf.constant([long, short]), tf.constant([short, long])
+    )
+    assert found["probability"].shape == [2]
+    assert found["probability"][0] != found["probability"][1]
+    inputs = module._pack([module.tokenizer([long]), module.tokenizer([short])])
+    assert inputs["input_ids"].shape == [1, 24]
+    kept = len(
+        tokenizer_lib.Tokenizer.from_file(str(model_dir / "vocab.model")).encode(short)
+    )
+    assert int(tf.reduce_sum(inputs["segment_ids"])) == kept + 1
+
+
+def test_predict_prints_readable_answers(saved_model, capsys):
+    binaries.run(predict, f"--saved_model={saved_model}", "--top_k=2", TEXTS[1])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == TEXTS[1]
+    assert lines[1].startswith("  -> His brother lies ")
+    assert "[MASK]" not in lines[1]
+    # A token may be a comma itself.
+    assert len(re.findall(r"\S+ \d\.\d+", lines[2])) == 2
+    binaries.run(
+        predict, f"--saved_model={saved_model}", "--signature=sentence_order", "a", "b"
+    )
+    assert "in this order with probability 0." in capsys.readouterr().out
+    binaries.run(
+        predict, f"--saved_model={saved_model}", "--signature=encode", "--json", "a b"
+    )
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["pooled_output"]) == 12 and answer["num_tokens"] > 3
+
+
+@pytest.mark.parametrize("pooling", ["pooled", "mean"])
+def test_predict_writes_embeddings_of_a_file(
+    saved_model, signatures, tmp_path, capsys, pooling
+):
+    texts = ["the river", "a", "his brother was built near New York, 1990", "a train"]
+    (tmp_path / "texts").write_text("\n".join(texts))
+    binaries.run(
+        predict,
+        f"--saved_model={saved_model}",
+        "--signature=encode",
+        f"--input={tmp_path / 'texts'}",
+        f"--output={tmp_path / 'out.npz'}",
+        f"--pooling={pooling}",
+        "--batch_size=3",
+    )
+    assert capsys.readouterr().out.endswith("out.npz: 4 embeddings\n")
+    found = np.load(tmp_path / "out.npz")["embedding"]
+    encode = signatures["encode"]
+    for text, embedding in zip(texts, found, strict=True):
+        alone = encode(text=tf.constant([text]))
+        expected = alone["pooled_output"][0]
+        if pooling == "mean":
+            expected = tf.reduce_mean(alone["sequence_output"][0], 0)
+        np.testing.assert_allclose(embedding, expected, atol=1e-6)
+
+
+def test_embeddings_are_of_encode_alone(saved_model, tmp_path, capsys):
+    error = binaries.error_of(
+        capsys, predict, f"--saved_model={saved_model}", "--output=a.npz", "a [MASK]"
+    )
+    assert "--signature must be encode; received fill_mask" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no mask here"], "each text must hold [MASK]"),
+        (["long " * 30 + "[MASK]"], "1 [MASK] are after its end"),
+        (["--signature=sentence_order", "alone"], "an example must be two texts"),
+    ],
+)
+def test_predict_refuses_what_it_cannot_answer(saved_model, capsys, arguments, message):
+    error = binaries.error_of(
+        capsys, predict, f"--saved_model={saved_model}", *arguments
+    )
+    assert message in error
+
+
+def test_folders_without_model_are_refused(model_dir, saved_model, tmp_path, capsys):
+    error = binaries.error_of(capsys, predict, f"--saved_model={tmp_path}", "[MASK]")
+    assert "holds none" in error
+    error = binaries.error_of(
+        capsys, export, f"--model_dir={tmp_path}", f"--output_dir={tmp_path / 'new'}"
+    )
+    rule = "must be a directory that albert_tf.pretrain or albert_tf.finetune wrote"
+    assert rule in error
+    error = binaries.error_of(
+        capsys, export, f"--model_dir={model_dir}", f"--output_dir={saved_model}"
+    )
+    assert "must be new or empty" in error
+    (tmp_path / "file").write_text("")
+    error = binaries.error_of(
+        capsys,
+        export,
+        f"--model_dir={model_dir}",
+        f"--output_dir={tmp_path / 'file' / 'x'}",
+    )
+    assert "must be a directory that can be written" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_is_missing_is_named_before_tensorflow_is_imported(tmp_path):
+    (tmp_path / "seeds.json").write_text("{}")
+    code = (
+        "import sys\n"
+        "from albert_tf import export\n"
+        "from tests.support import binaries\n"
+        "try:\n"
+        "    binaries.run(export, *sys.argv[1:])\n"
+        "except SystemExit:\n"
+        "    print('tensorflow' in sys.modules)\n"
+    )
+    output_dir = f"--output_dir={tmp_path / 'new'}"
+    for arguments, message in (
+        ([f"--model_dir={tmp_path / 'absent'}"], "there is no config.json in"),
+        (
+            [f"--model_dir={tmp_path}", f"--checkpoint={tmp_path}/model.ckpt-3"],
+            "model.ckpt-3.index",
+        ),
+        ([f"--model_dir={tmp_path}", "--form=lite", "--compute_dtype=float32"], "text"),
+    ):
+        command = [sys.executable, "-c", code, *arguments, output_dir]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert result.stdout == "False\n"
+        assert message in result.stderr
+
+
+def test_a_directory_with_seeds_counts_as_a_run():
+    assert results_reader.SEEDS_FILE in export._RUN_FILES

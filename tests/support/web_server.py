@@ -1,0 +1,91 @@
+"""A real server on a free port of the loopback, and a client that knows no rules."""
+
+import contextlib
+import http.client
+import json
+import threading
+from typing import Any, NamedTuple
+
+import uvicorn
+
+from albert_tf.web import app as app_lib
+from albert_tf.web import server as server_lib
+from albert_tf.web import settings as settings_lib
+
+JSON = {"Content-Type": "application/json"}
+TIMEOUT = 300  # seconds, after which something hangs, however busy the machine
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        assert self.status == 200, self.body
+        return self.json["answers"]
+
+
+class Server:
+    """Where the server is, and what it said of its model."""
+
+    def __init__(self, port: int):
+        self.port = port
+        self.loaded = threading.Event()
+        self.failure: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def on_loaded(self, failure: BaseException | None) -> None:
+        self.failure = failure
+        self.loaded.set()
+
+    def send(self, method: str, path: str, body=None, headers=JSON) -> Reply:
+        """Sends bytes as they are."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, TIMEOUT)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return Reply(response.status, response.headers, response.read())
+
+    def get(self, path: str) -> Reply:
+        return self.send("GET", path)
+
+    def ask(self, endpoint: str, **body: Any) -> Reply:
+        return self.send("POST", f"/v1/{endpoint}", json.dumps(body))
+
+
+@contextlib.contextmanager
+def running(load, *, waits_for_model: bool = True, **settings: Any):
+    """A server in a thread of its own.
+
+    Args:
+      load: gives the functions by signature.
+      waits_for_model: whether to come back only when the model is loaded.
+      **settings: what differs from the defaults; the rate is not limited.
+    """
+    settings = {"requests_per_second": 100_000, **settings}
+    with server_lib.listen("127.0.0.1", 0) as listening:
+        server = Server(listening.getsockname()[1])
+        app = app_lib.create(
+            load, settings_lib.ServerSettings(**settings), server.on_loaded
+        )
+        engine = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error"))
+        thread = threading.Thread(target=engine.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            assert not waits_for_model or server.loaded.wait(TIMEOUT)
+            yield server
+        finally:
+            engine.should_exit = True
+            thread.join(TIMEOUT)
+            assert not thread.is_alive()

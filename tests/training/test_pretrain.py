@@ -1,0 +1,343 @@
+"""The run as a whole: it learns, resumes exactly, evaluates, and refuses bad input."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import pretrain
+from albert_tf.core import config_io
+from albert_tf.data import input_pipeline, schema
+from albert_tf.data import manifest as manifest_lib
+from albert_tf.training import metrics_log, pretraining
+from tests.support import binaries, small_run
+from tests.support import training_processes as processes
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return small_run.write_records(tmp_path_factory.mktemp("small"))
+
+
+def _train(data_dir, model_dir, *overrides):
+    return pretraining.train(
+        small_run.small_config(*overrides), str(data_dir), str(model_dir)
+    )
+
+
+@pytest.fixture(scope="module")
+def six(data_dir, tmp_path_factory):
+    """A run of six steps, which no test changes: `_copy` makes one's own."""
+    folder = tmp_path_factory.mktemp("six") / "run"
+    return folder, _train(data_dir, folder, "train.num_steps=6")
+
+
+@pytest.fixture(scope="module")
+def twelve(data_dir, tmp_path_factory):
+    """A run of twelve steps, which no test changes either, by the binary."""
+    folder = tmp_path_factory.mktemp("twelve") / "run"
+    _binary(data_dir, folder)
+    return folder
+
+
+def _copy(run, folder):
+    shutil.copytree(run, folder, dirs_exist_ok=True)
+    return folder
+
+
+def test_the_loss_falls_and_everything_is_written(data_dir, tmp_path):
+    held_out = _train(data_dir, tmp_path, "train.num_steps=60")
+    rows = metrics_log.read_metrics(str(tmp_path))
+    train = [row for row in rows if row["split"] == "train"]
+    heldout = [row for row in rows if row["split"] == "heldout"]
+    assert [row["step"] for row in heldout] == [0, *range(6, 61, 6)]
+    assert heldout[-1]["mlm_loss"] < heldout[0]["mlm_loss"] - 1.0
+    assert {k: heldout[-1][k] for k in held_out} == held_out
+    assert train[-1]["learning_rate"] < train[3]["learning_rate"]
+    assert all(row["gradient_norm"] > 0 for row in train)
+    assert json.loads((tmp_path / schema.CONFIG_FILE).read_text())["train"]["seed"] == 1
+    assert (tmp_path / schema.VOCAB_FILE).read_bytes() == small_run.VOCAB.read_bytes()
+    assert list((tmp_path / "summaries" / "train").glob("events*"))
+    assert tf.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-60")
+
+
+@pytest.mark.parametrize(
+    ("pair_loss", "expected"),
+    [("nsp", {"next_sentence_loss", "next_sentence_accuracy"}), ("none", set())],
+)
+def test_other_pair_losses_are_trained_and_named(tmp_path, pair_loss, expected):
+    data = (f"data.pair_loss={pair_loss}", "data.masking=dynamic")
+    records = small_run.write_records(tmp_path, *data)
+    held_out = _train(records, tmp_path / "run", *data)
+    assert set(held_out) == {"mlm_loss", "mlm_accuracy"} | expected
+    rows = metrics_log.read_metrics(str(tmp_path / "run"))
+    assert set(held_out) <= set(rows[0])
+    name = "sentence_order/output_projection/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    checkpoints = [
+        tf.train.load_checkpoint(str(tmp_path / "run" / f"model.ckpt-{step}"))
+        for step in (0, 12)
+    ]
+    before, after = (
+        next(
+            reader.get_tensor(key)
+            for key in reader.get_variable_to_shape_map()
+            if key.endswith(name) and ".OPTIMIZER_SLOT" not in key
+        )
+        for reader in checkpoints
+    )
+    # Without a pair loss nothing but weight decay moves the head: by one factor.
+    factors = after / before
+    is_one_factor = np.allclose(factors, factors.flat[0], rtol=1e-4)
+    assert is_one_factor == (pair_loss == "none")
+
+
+def _assert_resumes_exactly(records, whole, stopped, *overrides):
+    _copy(whole, stopped)
+    # As if it had been killed after the checkpoint of step 6.
+    for file in stopped.glob("model.ckpt-12*"):
+        file.unlink()
+    (stopped / "checkpoint").write_text(
+        'model_checkpoint_path: "model.ckpt-6"\n'
+        'all_model_checkpoint_paths: "model.ckpt-6"\n'
+    )
+    _train(records, stopped, *overrides)
+    expected, found = processes.variables(whole), processes.variables(stopped)
+    assert expected.keys() == found.keys() and len(expected) > 90
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, found[name], err_msg=name)
+    steps = [row["step"] for row in metrics_log.read_metrics(str(stopped))]
+    assert steps == [row["step"] for row in metrics_log.read_metrics(str(whole))]
+
+
+def test_a_run_that_draws_its_masks_resumes_exactly(tmp_path):
+    data = ("data.masking=dynamic", "data.dupe_factor=1")
+    records = small_run.write_records(tmp_path, *data)
+    _train(records, tmp_path / "whole", *data)
+    _assert_resumes_exactly(records, tmp_path / "whole", tmp_path / "stopped", *data)
+
+
+def test_a_resumed_run_equals_one_that_was_not_interrupted(data_dir, twelve, tmp_path):
+    config = small_run.small_config().model
+    assert (config.hidden_dropout_rate, config.attention_dropout_rate) == (0.0, 0.0)
+    _assert_resumes_exactly(data_dir, twelve, tmp_path / "stopped")
+
+
+def test_a_resumed_run_draws_the_dropout_of_one_not_interrupted(data_dir, tmp_path):
+    rates = ("model.hidden_dropout_rate=0.1", "model.attention_dropout_rate=0.1")
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    _train(data_dir, whole, *rates)
+    _assert_resumes_exactly(data_dir, whole, tmp_path / "stopped", *rates)
+    # A run from its start draws the same.
+    _train(data_dir, again, *rates)
+    expected, found = processes.variables(whole), processes.variables(again)
+    assert processes.largest_difference(expected, found) == 0.0
+    assert processes.computed_rows(whole) == processes.computed_rows(again)
+
+
+def test_accumulation_equals_one_large_batch(data_dir, six, tmp_path):
+    _train(
+        data_dir, tmp_path / "four", "train.num_steps=6", "train.accumulation_steps=4"
+    )
+    one, four = (
+        processes.variables(six[0]),
+        processes.variables(tmp_path / "four"),
+    )
+    for name, value in one.items():
+        assert np.abs(value - four[name]).max() < 1e-5, name
+
+
+def test_another_seed_gives_another_run(data_dir, six, tmp_path):
+    _train(data_dir, tmp_path / "2", "train.num_steps=6", "train.seed=2")
+    one, two = processes.variables(six[0]), processes.variables(tmp_path / "2")
+    assert any(np.any(value != two[name]) for name, value in one.items())
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(data_dir, tmp_path):
+    message = r"step 3 failed: the loss is nan .*bad_batch-3.npz.*model.ckpt-0"
+    with pytest.raises(FloatingPointError, match=message):
+        _train(data_dir, tmp_path, "optimizer.learning_rate=1e30")
+    manifest = manifest_lib.read_manifest(str(data_dir))
+    input_fn = input_pipeline.train_input_fn(
+        str(data_dir), manifest, small_run.small_config(), first_step=2
+    )
+    batch = next(input_fn(tf.distribute.InputContext()).as_numpy_iterator())
+    kept = np.load(tmp_path / "bad_batch-3.npz", allow_pickle=False)
+    for name, values in batch.items():
+        np.testing.assert_array_equal(kept[name], values)
+
+
+def test_a_folder_of_another_model_is_refused(data_dir, six, tmp_path):
+    _copy(six[0], tmp_path)
+    with pytest.raises(ValueError, match="model.num_layers was 2 and is 3"):
+        _train(data_dir, tmp_path, "model.num_layers=3")
+
+
+def test_a_run_of_another_vocabulary_is_refused(data_dir, six, tmp_path):
+    _copy(six[0], tmp_path / "run")
+    copy = tmp_path / "records"
+    shutil.copytree(data_dir, copy)
+    (copy / schema.VOCAB_FILE).write_bytes(b"another")
+    with pytest.raises(ValueError, match="not the vocabulary that the records were"):
+        _train(copy, tmp_path / "run")
+    manifest = json.loads((copy / schema.MANIFEST_FILE).read_text())
+    manifest["vocab_sha256"] = hashlib.sha256(b"another").hexdigest()
+    (copy / schema.MANIFEST_FILE).write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="holds a run with another vocabulary"):
+        _train(copy, tmp_path / "run")
+    (copy / schema.VOCAB_FILE).unlink()
+    with pytest.raises(ValueError, match="must have their vocabulary beside them"):
+        _train(copy, tmp_path / "run")
+
+
+def test_a_finished_run_is_evaluated_and_a_longer_one_refused(data_dir, six, tmp_path):
+    run, first = six
+    _copy(run, tmp_path)
+    before = processes.variables(tmp_path)
+    assert _train(data_dir, tmp_path, "train.num_steps=6") == first
+    for name, value in processes.variables(tmp_path).items():
+        np.testing.assert_array_equal(value, before[name])
+    with pytest.raises(ValueError, match="before the checkpoint's step 6; received 5"):
+        _train(data_dir, tmp_path, "train.num_steps=5")
+
+
+def test_a_damaged_checkpoint_is_named(data_dir, six, tmp_path):
+    _copy(six[0], tmp_path)
+    data = tmp_path / "model.ckpt-6.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"model.ckpt-6 cannot be restored"):
+        _train(data_dir, tmp_path)
+
+
+def test_an_unwritable_model_dir_is_one_clear_error(data_dir, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="--model_dir must be a writable directory"):
+        _train(data_dir, tmp_path / "file" / "run")
+
+
+def test_a_flipped_bit_in_a_shard_is_named(data_dir, tmp_path, capsys):
+    copy = tmp_path / "records"
+    shutil.copytree(data_dir, copy)
+    manifest = manifest_lib.read_manifest(str(copy))
+    shard = copy / manifest.splits[schema.TRAIN].shards[0].name
+    data = bytearray(shard.read_bytes())
+    data[200] ^= 4
+    shard.write_bytes(data)
+    with pytest.raises(ValueError, match=f"{shard.name} is damaged"):
+        _train(copy, tmp_path / "run")
+
+
+def test_without_held_out_records_training_goes_on(tmp_path):
+    records = small_run.write_records(tmp_path, "data.heldout_rate=0.0")
+    held_out = _train(records, tmp_path / "run", "data.heldout_rate=0.0")
+    assert held_out == {}
+
+
+# ---- Flags of the binary ----
+
+
+def _binary(data_dir, model_dir, *flags):
+    settings = [f"--set={setting}" for setting in small_run.OVERRIDES]
+    folders = (f"--data_dir={data_dir}", f"--model_dir={model_dir}")
+    binaries.run(pretrain, *settings, "--set=train.num_steps=12", *folders, *flags)
+
+
+def test_a_run_goes_on_from_an_older_checkpoint_only_when_told(
+    data_dir, twelve, tmp_path, capsys
+):
+    _copy(twelve, tmp_path / "run")
+    (tmp_path / "run" / "model.ckpt-12.index").write_bytes(b"damaged")
+    with pytest.raises(SystemExit) as stopped:
+        _binary(data_dir, tmp_path / "run")
+    assert stopped.value.code == 1
+    said = capsys.readouterr().err
+    assert "model.ckpt-12 cannot be restored" in said
+    assert "model.ckpt-6: --use_previous_checkpoint resumes from it" in said
+    _binary(data_dir, tmp_path / "run", "--use_previous_checkpoint")
+    assert "model.ckpt-12 cannot be restored" in capsys.readouterr().err
+    whole, run = (
+        processes.variables(twelve),
+        processes.variables(tmp_path / "run"),
+    )
+    for name, value in whole.items():
+        np.testing.assert_array_equal(value, run[name], err_msg=name)
+    rows = processes.computed_rows
+    assert rows(twelve) == rows(tmp_path / "run")
+
+
+def test_a_new_run_begins_with_the_weights_of_another(
+    data_dir, twelve, tmp_path, capsys
+):
+    _copy(twelve, tmp_path / "old")
+    capsys.readouterr()
+    _binary(data_dir, tmp_path / "new", f"--init_checkpoint={tmp_path / 'old'}")
+    said = capsys.readouterr().err
+    assert "weights only: optimizer and step start from zero" in said
+    old, new = (
+        metrics_log.read_metrics(str(tmp_path / name)) for name in ("old", "new")
+    )
+    assert new[0]["step"] == 0 and new[0]["mlm_loss"] == old[-1]["mlm_loss"]
+    # Once it has begun, the other run is no longer asked for.
+    shutil.rmtree(tmp_path / "old")
+    _binary(data_dir, tmp_path / "new", f"--init_checkpoint={tmp_path / 'old'}")
+
+
+def test_chosen_steps_are_profiled_and_rows_stay(data_dir, twelve, tmp_path):
+    _binary(data_dir, tmp_path / "profiled", "--profile_steps=6:7")
+    assert list((tmp_path / "profiled").rglob("*.xplane.pb"))
+    rows = processes.computed_rows
+    assert rows(twelve) == rows(tmp_path / "profiled")
+
+
+@pytest.mark.parametrize("steps", ["7", "7:6", "0:3", "a:b"])
+def test_steps_to_profile_must_be_a_range(data_dir, tmp_path, capsys, steps):
+    flags = [f"--data_dir={data_dir}", f"--model_dir={tmp_path}"]
+    said = binaries.error_of(capsys, pretrain, *flags, f"--profile_steps={steps}")
+    assert said.startswith("--profile_steps must be FIRST:LAST, such as 100:110")
+
+
+def test_a_recipe_is_carried_over_to_another_batch_and_says_so(
+    data_dir, tmp_path, capsys
+):
+    _binary(data_dir, tmp_path, "--scale_to_batch_size=16")
+    assert "6 steps (from 12)" in capsys.readouterr().err
+    saved = config_io.from_json((tmp_path / "config.json").read_text())
+    assert (saved.train.batch_size, saved.train.num_steps) == (16, 6)
+    assert saved.optimizer.learning_rate == pytest.approx(0.02 * 2**0.5)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.batch_size=16", "train.batch_size was 8 and is 16"),
+        ("train.seed=2", "train.seed was 1 and is 2"),
+        ("optimizer.decay=cosine", "optimizer.decay was polynomial and is cosine"),
+    ],
+)
+def test_a_run_does_not_go_on_with_another_order_or_optimizer(
+    data_dir, six, tmp_path, override, message
+):
+    _copy(six[0], tmp_path)
+    with pytest.raises(ValueError, match=message):
+        _train(data_dir, tmp_path, override)
+
+
+def test_a_run_does_not_go_on_with_other_streams(data_dir, six, tmp_path):
+    _copy(six[0], tmp_path)
+    with pytest.raises(ValueError, match="made of 1 streams, and now would be of 2: p"):
+        _train(data_dir, tmp_path, "train.num_streams=2")
+
+
+def test_other_records_are_taken_and_said(six, tmp_path, capsys):
+    _copy(six[0], tmp_path / "run")
+    other = small_run.write_records(tmp_path / "other", "data.dupe_factor=3")
+    capsys.readouterr()
+    _train(other, tmp_path / "run", "data.dupe_factor=3")
+    assert "are not those of the run so far" in capsys.readouterr().err
+
+
+def test_a_folder_that_tensorflow_takes_for_a_pattern_is_refused(data_dir, tmp_path):
+    with pytest.raises(ValueError, match=r"must not contain any of \* \? \[ \]"):
+        _train(data_dir, tmp_path / "run[1]")
