@@ -160,7 +160,7 @@ def test_a_tpu_over_the_network_takes_records_with_masks():
     strategies.check_masking(strategy, "dynamic")  # its resolver is a local one
     strategy.cluster_resolver.master = lambda: "grpc://10.0.0.5:8470"
     strategies.check_masking(strategy, "static")
-    with pytest.raises(ValueError, match="takes records with masks"):
+    with pytest.raises(ValueError, match="needs records with masks"):
         strategies.check_masking(strategy, "dynamic")
     with pytest.raises(ValueError, match="use --tpu=local"):
         strategies.check_python_batches(strategy)
