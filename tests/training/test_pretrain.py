@@ -199,7 +199,9 @@ def test_a_finished_run_is_evaluated_and_a_longer_one_refused(data_dir, six, tmp
     assert _train(data_dir, tmp_path, "train.num_steps=6") == first
     for name, value in processes.variables(tmp_path).items():
         np.testing.assert_array_equal(value, before[name])
-    with pytest.raises(ValueError, match="less than the checkpoint's step 6; received 5"):
+    with pytest.raises(
+        ValueError, match="less than the checkpoint's step 6; received 5"
+    ):
         _train(data_dir, tmp_path, "train.num_steps=5")
 
 
@@ -326,7 +328,9 @@ def test_a_run_does_not_go_on_with_another_order_or_optimizer(
 
 def test_a_run_does_not_go_on_with_other_streams(data_dir, six, tmp_path):
     _copy(six[0], tmp_path)
-    with pytest.raises(ValueError, match="from 1 streams of records, and now .* from 2: p"):
+    with pytest.raises(
+        ValueError, match="from 1 streams of records, and now .* from 2: p"
+    ):
         _train(data_dir, tmp_path, "train.num_streams=2")
 
 
