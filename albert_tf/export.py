@@ -108,21 +108,11 @@ def _check(flag_values: flags.FlagValues, output_dir: str) -> None:
             "--checkpoint must name a checkpoint, such as RUN/model.ckpt-600; there is "
             f"no {checkpoint}.index"
         )
-    if files.exists(output_dir) and not _is_empty(output_dir):
+    if not files.is_new_or_empty(output_dir):
         raise ValueError(
             f"--output_dir must be new or empty; {output_dir} is not. Remove it or "
             "choose another"
         )
-
-
-def _is_empty(path: str) -> bool:
-    if not files.is_folder(path):
-        return False
-    if files.is_remote(path):
-        import tensorflow as tf
-
-        return not tf.io.gfile.listdir(path)
-    return not os.listdir(path)
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:

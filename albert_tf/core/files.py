@@ -8,6 +8,7 @@ processes 350 MB and three seconds.
 import contextlib
 import errno
 import glob as glob_lib
+import json
 import os
 import shutil
 import socket
@@ -48,12 +49,25 @@ def read_bytes(path: str) -> bytes:
 
 def write_bytes(path: str, data: bytes) -> None:
     """Writes a file, which appears under its name only when it is complete."""
-    if is_remote(path):  # an object appears when its upload ends
-        with open_file(path, "wb") as file:
-            file.write(data)
-        return
-    with _replacing(path) as file:
+    with open_complete(path) as file:
         file.write(data)
+
+
+def read_json(path: str) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+      ValueError: it is not JSON, or not UTF-8; names it.
+    """
+    try:
+        return json.loads(read_bytes(path))
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON; it is damaged ({error})") from error
+
+
+def write_json(path: str, values: Any) -> None:
+    """Writes a JSON file as `write_bytes` does, keys in the order given."""
+    write_bytes(path, (json.dumps(values, indent=2) + "\n").encode())
 
 
 def copy(source: str, target: str) -> None:
@@ -61,17 +75,21 @@ def copy(source: str, target: str) -> None:
     if is_remote(source) or is_remote(target):
         _gfile().copy(source, target, overwrite=True)
         return
-    with open(source, "rb") as original, _replacing(target) as file:
+    with open(source, "rb") as original, open_complete(target) as file:
         shutil.copyfileobj(original, file)
 
 
 @contextlib.contextmanager
-def _replacing(path: str) -> Iterator[IO[bytes]]:
-    """Opens a temporary file that replaces a local one when the block ends.
+def open_complete(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file to write, which appears under its name when the block ends.
 
-    The bytes are on the disk before that, so that neither a killed process nor a power
-    loss leaves a part of a file under its name.
+    The bytes of a local file are on the disk before that, so that neither a killed
+    process nor a power loss leaves a part of a file under its name.
     """
+    if is_remote(path):  # an object appears when its upload ends
+        with open_file(path, "wb") as file:
+            yield file
+        return
     # No other process has this name, on any host that shares the disk.
     temporary = f"{path}.tmp-{socket.gethostname()}-{os.getpid()}"
     try:
@@ -79,11 +97,37 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-    except OSError:  # such as a full disk
-        if os.path.exists(temporary):
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):  # after an error, such as a full disk
             os.remove(temporary)
-        raise
-    os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def complete_folder(path: str) -> Iterator[str]:
+    """Yields the directory to fill; it appears as `path` when the block ends.
+
+    A remote directory is filled in place: it would be renamed file by file, and one
+    transient error on the way would leave it in two parts.
+
+    Args:
+      path: a new or empty directory.
+    """
+    path = path.rstrip("/")
+    if is_remote(path):
+        make_folder(path)
+        yield path
+        return
+    temporary = f"{path}.incomplete"
+    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+    os.makedirs(temporary)
+    try:
+        yield temporary
+        if os.path.exists(path):
+            os.rmdir(path)
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def exists(path: str) -> bool:
@@ -94,6 +138,14 @@ def exists(path: str) -> bool:
 def is_folder(path: str) -> bool:
     """Returns whether there is a directory."""
     return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+
+
+def is_new_or_empty(path: str) -> bool:
+    """Returns whether there is nothing at a path but, perhaps, an empty directory."""
+    if not exists(path):
+        return True
+    listed = _gfile().listdir if is_remote(path) else os.listdir
+    return is_folder(path) and not listed(path)
 
 
 def size(path: str) -> int:

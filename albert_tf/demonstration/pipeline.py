@@ -3,7 +3,7 @@
 import os
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io
+from albert_tf.core import config_io, files
 from albert_tf.data import schema
 from albert_tf.demonstration import stages
 from albert_tf.demonstration import summary as summary_lib
@@ -33,7 +33,7 @@ def run(output_dir: str, config: config_lib.Config) -> str:
     summary = summary_lib.summarize(output_dir, seconds)
     model_dir = os.path.join(output_dir, stages.RUN)
     for folder in (output_dir, model_dir):
-        stages.write_json(os.path.join(folder, _SUMMARY_FILE), summary)
+        files.write_json(os.path.join(folder, _SUMMARY_FILE), summary)
     report = os.path.join(output_dir, "report")
     command = ("albert_tf.report", model_dir, f"--output_dir={report}")
     stages.run_stage(stages.Stage("report", report, command))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import files
 
 RECORDS, RUN, ANSWERS = "records", "run", "answers.jsonl"
 MASKED_TEXTS = (
@@ -113,10 +113,7 @@ def run_stages(output_dir: str, to_do: Sequence[Stage], recipe: str) -> dict[str
       ValueError: a stage failed; it has printed the reason.
     """
     path = os.path.join(output_dir, _STAGES_FILE)
-    done = {}
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            done = json.load(file)
+    done = files.read_json(path) if os.path.exists(path) else {}
     key = recipe
     for number, stage in enumerate(to_do, 1):
         key = hashlib.sha256("\n".join((key, *stage.command)).encode()).hexdigest()
@@ -137,24 +134,16 @@ def run_stages(output_dir: str, to_do: Sequence[Stage], recipe: str) -> dict[str
             )
             done[stage.name] = state
             # So that a stage that is killed does not look outdated.
-            write_json(path, done)
+            files.write_json(path, done)
             started = time.monotonic()
             try:
                 run_stage(stage)
                 state["done"] = True
             finally:
                 state["seconds"] += time.monotonic() - started
-                write_json(path, done)
+                files.write_json(path, done)
         done[stage.name] = state
     return {stage.name: round(done[stage.name]["seconds"], 1) for stage in to_do}
-
-
-def write_json(path: str, values: dict[str, Any]) -> None:
-    """Writes a JSON file, which appears complete or not at all."""
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(values, file, indent=2, ensure_ascii=False)
-        file.write("\n")
-    os.replace(path + ".tmp", path)
 
 
 def run_stage(stage: Stage) -> None:

@@ -14,7 +14,6 @@ from albert_tf.tasks import text_files
 from albert_tf.training import metrics_log
 
 RESULTS_FILE = "results.json"
-SEEDS_FILE = schema.SEEDS_FILE
 # The directory of the files for leaderboards.
 PREDICTIONS_DIR = "predictions"
 
@@ -84,10 +83,10 @@ def read_seeds(model_dir: str) -> dict[str, Any]:
     Raises:
       ValueError: the file is malformed; names it.
     """
-    path = os.path.join(model_dir, SEEDS_FILE)
+    path = os.path.join(model_dir, schema.SEEDS_FILE)
     if not files.exists(path):
         return {}
-    seeds = _read_json(path)
+    seeds = files.read_json(path)
     _require_names(path, seeds, _SEEDS_NAMES)
     for run in seeds["seeds"]:
         _require_names(path, run, ("seed", "folder", "scores"))
@@ -180,7 +179,7 @@ def read_results(model_dir: str) -> dict[str, Any]:
 def _read_results(path: str) -> dict[str, Any]:
     if not files.exists(path):
         return {}
-    results = _read_json(path)
+    results = files.read_json(path)
     if isinstance(results, dict) and "chosen_on" in results:  # of earlier versions
         results["selected_on"] = results.pop("chosen_on")
     _require_names(path, results, _RESULT_NAMES)
@@ -226,13 +225,6 @@ def _read_answers(path: str, kind: str) -> list[dict[str, Any]]:
         if answer.get(label) is not None:
             found.append(answer)
     return found
-
-
-def _read_json(path: str) -> Any:
-    try:
-        return json.loads(files.read_bytes(path))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _require_names(path: str, value: Any, names: Sequence[str]) -> None:

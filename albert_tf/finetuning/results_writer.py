@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import files
+from albert_tf.data import schema
 from albert_tf.finetuning import results_reader
 from albert_tf.tasks import base
 from albert_tf.tasks import predictions as predictions_lib
@@ -113,7 +114,7 @@ def print_results(results: Mapping[str, Any], output_dir: str) -> None:
 
 def write_results(folder: str, results: Mapping[str, Any]) -> None:
     """Writes results.json."""
-    _write_json(os.path.join(folder, results_reader.RESULTS_FILE), results)
+    files.write_json(os.path.join(folder, results_reader.RESULTS_FILE), results)
 
 
 def summarize_seeds(
@@ -165,9 +166,5 @@ def summarize_seeds(
         "best": best["seed"],
     }
     if writes:
-        _write_json(os.path.join(model_dir, results_reader.SEEDS_FILE), summary)
+        files.write_json(os.path.join(model_dir, schema.SEEDS_FILE), summary)
     return summary
-
-
-def _write_json(path: str, value: Mapping[str, Any]) -> None:
-    files.write_bytes(path, (json.dumps(value, indent=2) + "\n").encode())

@@ -1,7 +1,6 @@
 """The run directory of fine-tuning: configuration, vocabulary and task."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -150,8 +149,7 @@ def add_calibration(model_dir: str, values: Mapping[str, float]) -> None:
 
 
 def _write_task(model_dir: str, described: Mapping[str, Any]) -> None:
-    content = (json.dumps(described, indent=2) + "\n").encode()
-    files.write_bytes(os.path.join(model_dir, TASK_FILE), content)
+    files.write_json(os.path.join(model_dir, TASK_FILE), described)
 
 
 def copy(model_dir: str, folder: str) -> None:
@@ -168,7 +166,13 @@ def read_task(model_dir: str) -> dict[str, Any]:
       ValueError: it is not the directory of a fine-tuning run, or the file is damaged.
     """
     path = os.path.join(model_dir, TASK_FILE)
-    task = _read_json(path)
+    try:
+        task = files.read_json(path)
+    except (OSError, tf.errors.OpError) as error:
+        raise ValueError(
+            "the directory must be of one run of albert_tf.finetune, which writes "
+            f"{os.path.basename(path)}; {path} cannot be read"
+        ) from error
     rules = {
         "name": lambda name: isinstance(name, str),
         "kind": lambda kind: kind in task_model.HEADS,
@@ -179,33 +183,12 @@ def read_task(model_dir: str) -> dict[str, Any]:
         "calibration": lambda values: isinstance(values, dict),
     }
     for name, holds in rules.items():
-        if name not in task or not holds(task[name]):
+        if not isinstance(task, dict) or name not in task or not holds(task[name]):
             raise ValueError(
                 f"{path} must hold {name} as albert_tf.finetune writes it; received "
-                f"{task.get(name)!r}. Copy it again, or fine-tune again"
+                f"{task!r:.200}. Copy it again, or fine-tune again"
             )
     return task
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    try:
-        values = json.loads(files.read_bytes(path))
-    except (OSError, tf.errors.OpError) as error:
-        raise ValueError(
-            "the directory must be of one run of albert_tf.finetune, which writes "
-            f"{os.path.basename(path)}; {path} cannot be read"
-        ) from error
-    except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(
-            f"{path} must be JSON as albert_tf.finetune writes it; it is damaged "
-            f"({error}). Copy it again, or fine-tune again"
-        ) from error
-    if not isinstance(values, dict):
-        raise ValueError(
-            f"{path} must hold a JSON object; received {values!r:.80}. Copy it "
-            "again, or fine-tune again"
-        )
-    return values
 
 
 @dataclasses.dataclass(frozen=True)

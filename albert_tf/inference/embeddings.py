@@ -105,10 +105,8 @@ def _encode_window(
 
 def _write_parquet(windows: Iterable[tuple[list[str], Encoded]], path: str) -> int:
     """Writes one row group per window; returns the number of rows."""
-    # A remote object appears when its upload ends.
-    unfinished = path if files.is_remote(path) else f"{path}.incomplete"
     writer, count = None, 0
-    with files.open_file(unfinished, "wb") as file, contextlib.ExitStack() as stack:
+    with files.open_complete(path) as file, contextlib.ExitStack() as stack:
         for texts, encoded in windows:
             table = _table(texts, encoded)
             if writer is None:
@@ -116,8 +114,6 @@ def _write_parquet(windows: Iterable[tuple[list[str], Encoded]], path: str) -> i
                 stack.enter_context(writer)
             writer.write_table(table)
             count += len(texts)
-    if unfinished != path:
-        files.move(unfinished, path)
     return count
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import tensorflow as tf
-
 from albert_tf.core import config as config_lib
 from albert_tf.core import files
 from albert_tf.interchange import (
@@ -85,17 +83,6 @@ def convert(source: str, target: str, options: portable.ReadOptions) -> list[str
     report.say(f"from {source}:")
     model = READERS[source_format](path, options, report)
     report.say(f"to {target}:")
-    temporary = folder if files.is_remote(folder) else f"{folder}.incomplete"
-    if not files.is_remote(folder) and files.exists(temporary):
-        tf.io.gfile.rmtree(temporary)  # of a conversion that was interrupted
-    files.make_folder(temporary)
-    try:
-        write(target_format, model, temporary, options.recipe, report)
-        if temporary != folder:
-            if files.exists(folder):
-                tf.io.gfile.rmtree(folder)  # it is empty
-            tf.io.gfile.rename(temporary, folder)
-    finally:
-        if temporary != folder and files.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
+    with files.complete_folder(folder) as unfinished:
+        write(target_format, model, unfinished, options.recipe, report)
     return report.lines

@@ -1,6 +1,5 @@
 """The names of the formats, and the locations of models in them."""
 
-import os
 from typing import NamedTuple
 
 from albert_tf.core import files
@@ -44,7 +43,7 @@ def locate_target(location: str) -> Location:
     """
     name, path = _split(location, "to", WRITTEN)
     folder = path.rstrip("/")
-    if files.exists(folder) and not (files.is_folder(folder) and _is_empty(folder)):
+    if not files.is_new_or_empty(folder):
         raise ValueError(
             f"--to must name a new or empty directory; {folder} is not. Remove it or "
             "choose another"
@@ -60,11 +59,3 @@ def _split(location: str, flag: str, allowed: tuple[str, ...]) -> Location:
             f"{', '.join(allowed)}, such as hf:albert-base-v2; received {location!r}"
         )
     return Location(name, path)
-
-
-def _is_empty(folder: str) -> bool:
-    if files.is_remote(folder):
-        import tensorflow as tf  # only where a path is remote
-
-        return not tf.io.gfile.listdir(folder)
-    return not os.listdir(folder)

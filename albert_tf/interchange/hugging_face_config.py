@@ -167,7 +167,7 @@ def write(
       num_groups: number of groups of layers.
       head: of a fine-tuned model.
     """
-    io.write_json(
+    files.write_json(
         os.path.join(folder, CONFIG_FILE),
         {
             "architectures": [class_name],
@@ -217,7 +217,7 @@ def _head_config(head: portable.TaskHeadConfig | None) -> dict[str, Any]:
 
 def write_tokenizer(folder: str, lower_case: bool, max_length: int) -> None:
     """Writes tokenizer_config.json."""
-    io.write_json(
+    files.write_json(
         os.path.join(folder, _TOKENIZER_FILE),
         {
             "tokenizer_class": "AlbertTokenizer",

@@ -1,7 +1,6 @@
 """JSON files, paths and vocabularies, for all formats."""
 
 import fnmatch
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -20,18 +19,10 @@ def read_json(path: str) -> dict[str, Any]:
     """
     if not files.exists(path):
         raise ValueError(f"there is no {path}; a model of this format has one")
-    try:
-        values = json.loads(files.read_bytes(path))
-    except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(f"{path} must be JSON; it is damaged ({error})") from error
+    values = files.read_json(path)
     if not isinstance(values, dict):
         raise ValueError(f"{path} must hold a JSON object; received {values!r:.80}")
     return values
-
-
-def write_json(path: str, values: Mapping[str, Any]) -> None:
-    """Writes a JSON object, its keys in the order given."""
-    files.write_bytes(path, (json.dumps(values, indent=2) + "\n").encode())
 
 
 class JsonFields:

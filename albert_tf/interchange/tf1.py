@@ -174,7 +174,7 @@ def read_config(path: str) -> config_lib.ModelConfig:
 
 def _write_config(config: config_lib.ModelConfig, num_groups: int, path: str) -> None:
     activations = {native: external for external, native in _ACTIVATIONS.items()}
-    io.write_json(
+    files.write_json(
         path,
         {
             "vocab_size": config.vocab_size,

@@ -4,9 +4,9 @@ Each function writes a new or empty directory, which locally appears only when i
 complete, and returns the path of the checkpoint that it exported.
 """
 
-import functools
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -42,11 +42,9 @@ def export_text(
         model_dir, checkpoint_path, compute_dtype, fixed_length
     )
 
-    def write(directory: str) -> None:
-        tf.saved_model.save(module, directory, signatures=module.signatures)
-        warmup.write(directory, module.signatures)
-
-    _write_complete(write, output_dir)
+    with _complete(output_dir) as unfinished:
+        tf.saved_model.save(module, unfinished, signatures=module.signatures)
+        warmup.write(unfinished, module.signatures)
     return path, list(module.signatures)
 
 
@@ -57,7 +55,8 @@ def export_encoder(model_dir: str, output_dir: str, checkpoint_path: str = "") -
     """
     encoder, path = load.load_encoder(model_dir, checkpoint_path)
     saved = hub_encoder.make(encoder)
-    _write_complete(functools.partial(tf.saved_model.save, saved), output_dir)
+    with _complete(output_dir) as unfinished:
+        tf.saved_model.save(saved, unfinished)
     return path
 
 
@@ -87,33 +86,18 @@ def export_tflite(
     vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)
     contents[schema.VOCAB_FILE] = files.read_bytes(vocab_path)
     contents[schema.CONFIG_FILE] = config_io.to_json(config).encode()
-    _write_complete(functools.partial(_write_files, contents), output_dir)
+    with _complete(output_dir) as unfinished:
+        for name, content in contents.items():
+            files.write_bytes(os.path.join(unfinished, name), content)
     return path
 
 
-def _write_files(contents: Mapping[str, bytes], directory: str) -> None:
-    files.make_folder(directory)
-    for name, content in contents.items():
-        files.write_bytes(os.path.join(directory, name), content)
-
-
-def _write_complete(write: Callable[[str], None], output_dir: str) -> None:
-    """Calls `write` with a directory that becomes `output_dir`.
-
-    Raises:
-      ValueError: it cannot be written.
-    """
-    final = output_dir.rstrip("/")
-    # A remote directory is renamed file by file, and one transient error on the way
-    # makes TensorFlow report that there is no such directory; but there, too,
-    # saved_model.pb is written late.
-    temporary = final if files.is_remote(final) else final + ".incomplete"
+@contextlib.contextmanager
+def _complete(output_dir: str) -> Iterator[str]:
+    """As `files.complete_folder`; raises ValueError if it cannot be written."""
     try:
-        write(temporary)
-        if temporary != final:
-            if tf.io.gfile.exists(final):
-                tf.io.gfile.rmtree(final)  # it is empty
-            tf.io.gfile.rename(temporary, final)
+        with files.complete_folder(output_dir) as unfinished:
+            yield unfinished
     except (OSError, tf.errors.OpError) as error:
         raise ValueError(
             f"--output_dir must be a directory that can be written: {error}"

@@ -54,7 +54,7 @@ def edit(path, **values):
             lambda run: (run / "task.json").write_text('{"kind": '),
             "task.json must be JSON",
         ),
-        (lambda run: (run / "task.json").write_text("[1]"), "must hold a JSON object"),
+        (lambda run: (run / "task.json").write_text("[1]"), r"must hold name .*\[1\]"),
         (
             lambda run: edit(run / "task.json", kind="ranking"),
             "kind as albert_tf.finetune",

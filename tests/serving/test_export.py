@@ -12,7 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from albert_tf import export, predict
 from albert_tf.checkpoints import checkpointer
-from albert_tf.finetuning import results_reader
+from albert_tf.data import schema
 from albert_tf.model import pretraining_model
 from albert_tf.serving import load, scaled_weights, warmup
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -381,4 +381,4 @@ def test_what_is_missing_is_named_before_tensorflow_is_imported(tmp_path):
 
 
 def test_a_directory_with_seeds_counts_as_a_run():
-    assert results_reader.SEEDS_FILE in export._RUN_FILES
+    assert schema.SEEDS_FILE in export._RUN_FILES
