@@ -119,18 +119,12 @@ _LAYOUTS = {
 }
 TASKS = tuple(_LAYOUTS)
 # All files of a submission.
-SUBMISSION_FILES = (
-    "CoLA.tsv",
-    "SST-2.tsv",
-    "MRPC.tsv",
-    "STS-B.tsv",
-    "QQP.tsv",
-    "MNLI-m.tsv",
-    "MNLI-mm.tsv",
-    "AX.tsv",
-    "QNLI.tsv",
-    "RTE.tsv",
-    "WNLI.tsv",
+SUBMISSION_FILES = tuple(
+    dict.fromkeys(
+        f"{name}.tsv"
+        for layout in _LAYOUTS.values()
+        for name in layout.submission.values()
+    )
 )
 
 

@@ -54,7 +54,10 @@ def edit(path, **values):
             lambda run: (run / "task.json").write_text('{"kind": '),
             "task.json must be JSON",
         ),
-        (lambda run: (run / "task.json").write_text("[1]"), r"must hold name .*\[1\]"),
+        (
+            lambda run: (run / "task.json").write_text("[1]"),
+            "must hold name as albert_tf.finetune writes it; received [1]",
+        ),
         (
             lambda run: edit(run / "task.json", kind="ranking"),
             "kind as albert_tf.finetune",
