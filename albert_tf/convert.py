@@ -64,8 +64,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     with cli.user_errors():
         cli.refuse_arguments(argv)
         source, target = str(flag_values["from"].value), flag_values.to
-        formats.locate_source(source)
-        formats.locate_target(target)
+        formats.locate(source, target)
         vocab_path = flag_values.vocab_model
         if vocab_path and not files.exists(vocab_path):
             raise ValueError(f"--vocab_model must be a file; there is no {vocab_path}")

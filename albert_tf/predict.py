@@ -35,6 +35,7 @@ SIGNATURES = (
     "choose",
 )
 POOLINGS = ("pooled", "mean")
+_EMBEDDING_FILES = (".parquet", ".npz")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -92,6 +93,16 @@ def _check(texts: Sequence[str], flag_values: flags.FlagValues) -> None:
         )
     if path and not files.exists(path):
         raise ValueError(f"--input must be a file that can be read; there is no {path}")
+    output, signature = flag_values.output, flag_values.signature
+    if output and not output.endswith(_EMBEDDING_FILES):
+        raise ValueError(
+            f"--output must end in {' or '.join(_EMBEDDING_FILES)}; received {output}"
+        )
+    if output and signature != "encode":
+        raise ValueError(
+            "--output takes embeddings, so --signature must be encode; received "
+            f"{signature}"
+        )
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -102,20 +113,16 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # first.
         from albert_tf.inference import predict
 
-        examples = (
-            flag_values.saved_model,
-            flag_values.signature,
-            argv[1:],
-            flag_values.input,
-            flag_values.batch_size,
-        )
-        path = flag_values.output
+        model, path = flag_values.saved_model, flag_values.output
+        examples = argv[1:], flag_values.input, flag_values.batch_size
         if path:
-            count = predict.write_embeddings(*examples, flag_values.pooling, path)
+            count = predict.write_embeddings(
+                model, *examples, flag_values.pooling, path
+            )
             print(f"{path}: {count:,} embeddings")
             return
         for answer in predict.show_answers(
-            *examples, flag_values.top_k, flag_values.json
+            model, flag_values.signature, *examples, flag_values.top_k, flag_values.json
         ):
             print(answer)
 

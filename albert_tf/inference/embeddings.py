@@ -19,7 +19,6 @@ from albert_tf.core import files
 # Texts sorted by length at a time: enough for batches of nearly one length, few enough
 # to keep in memory.
 WINDOW = 16384
-ENDINGS = (".parquet", ".npz")
 
 
 class Encoded(NamedTuple):
@@ -42,7 +41,7 @@ def write(
     """Writes the embedding of every text, in the order of the texts.
 
     A .parquet file has one row per text, with `text`, `num_tokens` and `embedding`, and
-    is written in row groups; an .npz file has the arrays `num_tokens` [N] and
+    is written in row groups; any other is .npz and has the arrays `num_tokens` [N] and
     `embedding` [N, H], which are kept in memory until the end. Either file appears only
     when it is complete.
 
@@ -56,13 +55,9 @@ def write(
       The number of texts.
 
     Raises:
-      ValueError: the file's ending is not one of `ENDINGS`, or there is no text.
+      ValueError: there is no text.
       OSError: the file cannot be written.
     """
-    if not path.endswith(ENDINGS):
-        raise ValueError(
-            f"--output must end in {' or '.join(ENDINGS)}; received {path!r}"
-        )
     write_windows = _write_parquet if path.endswith(".parquet") else _write_npz
     with tqdm.tqdm(unit="text", dynamic_ncols=True) as bar:
         windows = _windows(encode, texts, batch_size, bar)

@@ -64,7 +64,6 @@ def show_answers(
 
 def write_embeddings(
     saved_model_dir: str,
-    signature: str | None,
     arguments: Sequence[str],
     input_path: str,
     batch_size: int,
@@ -75,7 +74,6 @@ def write_embeddings(
 
     Args:
       saved_model_dir: as in `show_answers`.
-      signature: as in `show_answers`; must be "encode".
       arguments: as in `show_answers`.
       input_path: as in `show_answers`.
       batch_size: as in `show_answers`.
@@ -83,14 +81,10 @@ def write_embeddings(
       output_path: as `embeddings.write` takes it.
 
     Raises:
-      ValueError: another signature is chosen, or there is no text.
+      ValueError: the model has no signature encode, or there is no text.
     """
     model = saved_model.load(saved_model_dir)
-    name = _choose_signature(model, signature)
-    if name != "encode":
-        raise ValueError(
-            f"--output takes embeddings, so --signature must be encode; received {name}"
-        )
+    name = _choose_signature(model, "encode")
     call = model.signatures[name]
 
     def encode(batch: list[str]) -> embeddings.Encoded:

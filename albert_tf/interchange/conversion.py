@@ -75,10 +75,7 @@ def convert(source: str, target: str, options: portable.ReadOptions) -> list[str
       ValueError: the source is damaged or of another architecture, or the target
         cannot hold it.
     """
-    source_format, path = formats.locate_source(source)
-    target_format, folder = formats.locate_target(target)
-    if source_format == target_format == formats.NATIVE:
-        raise ValueError("--from and --to have the format run: copy the directory")
+    (source_format, path), (target_format, folder) = formats.locate(source, target)
     report = weight_map.ConversionReport()
     report.say(f"from {source}:")
     model = READERS[source_format](path, options, report)

@@ -16,39 +16,31 @@ class Location(NamedTuple):
     path: str
 
 
-def locate_source(location: str) -> Location:
-    """The model to convert.
+def locate(source: str, target: str) -> tuple[Location, Location]:
+    """The model to convert, and the place of the converted model.
 
     Args:
-      location: FORMAT:PATH.
+      source: FORMAT:PATH.
+      target: FORMAT:DIRECTORY.
 
     Raises:
-      ValueError: it is not of that form, or there is no such path.
+      ValueError: one is not of that form, there is no such path, the directory is not
+        empty, or there is nothing to convert.
     """
-    found = _split(location, "from", READ)
+    found = _split(source, "from", READ)
     # A checkpoint may be given by its prefix.
     if not files.exists(found.path) and not files.exists(f"{found.path}.index"):
         raise ValueError(f"--from must name a model; there is no {found.path}")
-    return found
-
-
-def locate_target(location: str) -> Location:
-    """The place of the converted model.
-
-    Args:
-      location: FORMAT:DIRECTORY.
-
-    Raises:
-      ValueError: it is not of that form, or the directory is not empty.
-    """
-    name, path = _split(location, "to", WRITTEN)
+    name, path = _split(target, "to", WRITTEN)
+    if found.format == name == NATIVE:
+        raise ValueError("--from and --to have the format run: copy the directory")
     folder = path.rstrip("/")
     if not files.is_new_or_empty(folder):
         raise ValueError(
             f"--to must name a new or empty directory; {folder} is not. Remove it or "
             "choose another"
         )
-    return Location(name, folder)
+    return found, Location(name, folder)
 
 
 def _split(location: str, flag: str, allowed: tuple[str, ...]) -> Location:

@@ -78,6 +78,21 @@ MISSING_FILE = {
     "data_prep.train_vocab": ("--input={absent}", "--output={new}"),
     "data_prep.verify": ("{absent}",),
 }
+# Arguments with a wrong value, or a wrong combination, and what the error says.
+_RUN = ("--model_dir={run}", _NEW)
+_MODEL = "--saved_model={model}"
+WRONG_VALUE = [
+    ("albert_tf.convert", ("--from=run:{dir}", "--to=run:{new}"), "copy the directory"),
+    ("albert_tf.convert", ("--from=bert:{dir}", "--to=hf:{new}"), "received 'bert:"),
+    ("albert_tf.convert", ("--from=hf:{dir}", "--to=tf1:{run}"), "new or empty"),
+    ("albert_tf.export", ("--model_dir={run}", "--output_dir={run}"), "new or empty"),
+    ("albert_tf.export", (*_RUN, "--form=lite", "--compute_dtype=float32"), "eight"),
+    ("albert_tf.export", (*_RUN, "--form=encoder", "--fixed_length=8"), "any length"),
+    ("albert_tf.predict", (_MODEL, "--output=a.csv"), "must end in .parquet or .npz"),
+    ("albert_tf.predict", (_MODEL, "--output=a.npz"), "must be encode; received None"),
+    ("albert_tf.predict", (_MODEL, "--input={file}", "a"), "either --input or texts"),
+    ("data_prep.demo_corpus", (), "Flag --output must have a value"),
+]
 # These read no file that a flag names, or (Beam) need what is not installed here.
 NO_FILE = {"albert_tf.bench_model", "data_prep.beam_pipeline", "data_prep.demo_corpus"}
 
@@ -93,8 +108,11 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 def _answer(tmp_path: pathlib.Path, binary: str, *arguments: str) -> str:
     """All that the binary prints; it must fail as absl does, with little imported."""
     (tmp_path / "dir").mkdir()
-    (tmp_path / "file").touch()
-    paths = {name: str(tmp_path / name) for name in ("absent", "dir", "file", "new")}
+    for name in ("file", "run/config.json", "model/saved_model.pb"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names = ("absent", "dir", "file", "model", "new", "run")
+    paths = {name: str(tmp_path / name) for name in names}
     loaded = tmp_path / "modules.json"
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(loaded), binary]
@@ -141,6 +159,11 @@ def test_missing_file(tmp_path, binary):
     output = _answer(tmp_path, binary, *MISSING_FILE[binary])
     last = output.rstrip("\n").splitlines()[-1]
     assert last.startswith("error: ") and str(tmp_path / "absent") in last, output
+
+
+@pytest.mark.parametrize(("binary", "arguments", "message"), WRONG_VALUE)
+def test_wrong_value(tmp_path, binary, arguments, message):
+    assert message in _answer(tmp_path, binary, *arguments).replace("\n", " ")
 
 
 def test_every_binary_is_tried():

@@ -309,13 +309,6 @@ def test_predict_writes_embeddings_of_a_file(
         np.testing.assert_allclose(embedding, expected, atol=1e-6)
 
 
-def test_embeddings_are_of_encode_alone(saved_model, tmp_path, capsys):
-    error = binaries.error_of(
-        capsys, predict, f"--saved_model={saved_model}", "--output=a.npz", "a [MASK]"
-    )
-    assert "--signature must be encode; received fill_mask" in error
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
