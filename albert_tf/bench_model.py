@@ -30,9 +30,6 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     )
     alone = "Measure this project only."
     flags.DEFINE_bool("no_baselines", False, alone, values)
-    # Their former names.
-    flags.DEFINE_alias("contestants", "implementations", values)
-    flags.DEFINE_alias("no_peers", "no_baselines", values)
     rounds = "How often each implementation is timed."
     flags.DEFINE_integer("rounds", 5, rounds, 1, None, flag_values=values)
     flags.DEFINE_string("json", "", "File to write all measurements to.", values)

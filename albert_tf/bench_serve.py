@@ -30,7 +30,6 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("rounds", 5, rounds, 1, None, flag_values=values)
     alone = "Measure this project only."
     flags.DEFINE_bool("no_baselines", False, alone, values)
-    flags.DEFINE_alias("no_peers", "no_baselines", values)  # its former name
 
 
 def _batch_size(text: str) -> int:

@@ -434,7 +434,7 @@ def test_the_baselines_packages_are_pinned_exactly():
 @pytest.mark.slow
 def test_our_own_train_step_is_timed_in_rounds(tmp_path):
     path = tmp_path / "times.json"
-    arguments = ("--no_peers", "--cases=training-tiny-3x16", "--rounds=2")
+    arguments = ("--no_baselines", "--cases=training-tiny-3x16", "--rounds=2")
     binaries.run(bench_model, *arguments, f"--json={path}")
     measured = json.loads(path.read_text())
     outcomes = [outcome for entry in measured for outcome in entry["outcomes"]]

@@ -36,7 +36,7 @@ def test_a_random_model_is_exported_and_timed_from_strings(tmp_path, capsys):
         f"--model_dir={run}",
         "--batch_sizes=2",
         "--rounds=1",
-        "--no_peers",
+        "--no_baselines",
     )
     out = capsys.readouterr().out
     for dtype in model_cases.DTYPES:

@@ -1,4 +1,4 @@
-"""What `python -m albert_tf.describe` prints, and the paper's sizes beside ours."""
+"""Output of `python -m albert_tf.describe`, and the paper's sizes beside ours."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Which devices are chosen, and what is said where they are not there."""
+"""Choice of devices, and errors where they are absent."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Which checkpoint of a fine-tuning is exported, and what is no such folder."""
+"""The exported checkpoint of a fine-tuning, and directories that are refused."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What of a graph would lie within the program of a TPU, and what may not."""
+"""Operations of a graph inside the program of a TPU, and those not allowed there."""
 
 import collections
 import functools

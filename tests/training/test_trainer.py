@@ -1,4 +1,4 @@
-"""What a run does between loops: with a fake loop and a fake evaluation."""
+"""Trainer between loops, with a fake loop and a fake evaluation."""
 
 import dataclasses
 import json
