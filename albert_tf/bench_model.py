@@ -22,7 +22,7 @@ from albert_tf.core import cli, files
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `values`, so that tests can give each its own."""
     names = "Globs of names, separated by commas; the default is all."
     flags.DEFINE_list("cases", [], f"The cases to measure. {names}", values)
     flags.DEFINE_list(

@@ -20,7 +20,7 @@ from albert_tf.data import schema
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `values`, so that tests can give each its own."""
     run = "Run directory of a pre-training to measure instead of random weights."
     flags.DEFINE_string("model_dir", "", run, values)
     flags.DEFINE_list(

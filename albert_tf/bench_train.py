@@ -22,7 +22,7 @@ PARTS = ("steps", "checkpoint", "start", "position", "input")
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `values`, so that tests can give each its own."""
     recipe = str(binaries.ROOT / "configs" / "small.py")
     work_dir = str(binaries.ROOT / "build" / "bench-train")
     data_dir = "Records to read; the default is to make some."

@@ -18,7 +18,7 @@ from albert_tf.model import cost_report
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags; a function, so that tests can give each binary its own."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string(
         "config", "", "Recipe (configs/NAME.py) or a config.json.", flag_values
     )

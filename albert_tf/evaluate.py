@@ -17,7 +17,7 @@ from albert_tf.training import flags as flags_lib
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string(
         "model_dir", None, "Directory of a run of albert_tf.finetune.", flag_values
     )

@@ -30,7 +30,7 @@ _RUN_FILES = (schema.CONFIG_FILE, schema.SEEDS_FILE)
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags; a function, so that tests can give each binary its own."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string(
         "model_dir",
         None,

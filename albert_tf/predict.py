@@ -39,7 +39,7 @@ _EMBEDDING_FILES = (".parquet", ".npz")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags; a function, so that tests can give each binary its own."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string(
         "saved_model", None, "Directory of the SavedModel.", flag_values=flag_values
     )

@@ -21,7 +21,7 @@ from albert_tf.training import flags as flags_lib
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags_lib.define(flag_values)
     flags.adopt_module_key_flags(flags_lib, flag_values)
     flags.DEFINE_string(

@@ -16,7 +16,7 @@ from albert_tf.data import schema
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string(
         "output_dir",
         None,

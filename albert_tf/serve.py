@@ -20,7 +20,7 @@ from albert_tf.web import settings as settings_lib
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags: here, so that another binary's can live in one process."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string(
         "saved_model", None, "Directory of the SavedModel.", flag_values
     )

@@ -24,7 +24,7 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags in `flag_values`."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     string, boolean = flags.DEFINE_string, flags.DEFINE_boolean
     # ---- What to run ----
     string("config", "", "Recipe (configs/NAME.py) or a config.json.", flag_values)

@@ -21,7 +21,7 @@ _ORIGINAL_RECIPE = str(_ROOT / "configs" / "data_original.py")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags in `flag_values`."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     values = flag_values
     flags.DEFINE_list(
         "input",

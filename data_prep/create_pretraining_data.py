@@ -19,7 +19,7 @@ from data_prep.pipeline import flags as flags_lib
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags; in a function, so that one process can hold other flags."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags_lib.define_shared_flags(flag_values)
     flags.adopt_module_key_flags(flags_lib, flag_values)
     flags.DEFINE_integer(

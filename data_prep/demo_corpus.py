@@ -17,7 +17,7 @@ from albert_tf.core import cli, files
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags in `flag_values`."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string("output", None, "Text file to write.", flag_values)
     flags.DEFINE_integer(
         "num_workers",

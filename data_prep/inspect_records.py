@@ -15,7 +15,7 @@ from data_prep.verification import manifest as manifest_lib
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags; in a function, so that one process can hold other flags."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     values = flag_values
     flags.DEFINE_integer(
         "num_records", 5, "Records to print.", lower_bound=0, flag_values=values

@@ -29,7 +29,7 @@ _DEFAULTS = settings_lib.VocabSettings()
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags in `flag_values`."""
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
     values = flag_values
     flags.DEFINE_list("input", None, "Globs of text files.", values)
     flags.DEFINE_string("output", None, "The .model file to write.", values)
