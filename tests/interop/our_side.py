@@ -1,11 +1,11 @@
 """Runs this project for the tests of transformers, in the product's environment.
 
 python -m tests.interop.our_side write FOLDER
-python -m tests.interop.our_side read HUGGING_FACE_FOLDER OUTPUTS.npz
+python -m tests.interop.our_side read FOLDER
 
 `write` makes a folder for each case: `hf`, which transformers is to load, and
-`outputs.npz`, the inputs and this project's outputs. `read` computes the
-same from a folder that transformers saved.
+`outputs.npz`, the inputs and this project's outputs. `read` computes the same from
+each `saved`, which transformers wrote beside them, and writes `read.npz`.
 """
 
 import dataclasses
@@ -110,15 +110,13 @@ def _write(folder: pathlib.Path) -> None:
         np.savez(folder / name / "outputs.npz", **features, **outputs_of(model))
 
 
-def _read(folder: str, path: str) -> None:
-    model = hugging_face.read(
-        folder, portable.ReadOptions(), weight_map.ConversionReport()
-    )
-    np.savez(path, **outputs_of(model))
+def _read(folder: pathlib.Path) -> None:
+    for path in sorted(folder.glob("*/saved")):
+        model = hugging_face.read(
+            str(path), portable.ReadOptions(), weight_map.ConversionReport()
+        )
+        np.savez(path.parent / "read.npz", **outputs_of(model))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "write":
-        _write(pathlib.Path(sys.argv[2]))
-    else:
-        _read(*sys.argv[2:])
+    {"write": _write, "read": _read}[sys.argv[1]](pathlib.Path(sys.argv[2]))

@@ -39,6 +39,7 @@ CASES = (
     "head-span",
     "head-multiple_choice",
 )
+HALF = "half"  # sharing-groups in bfloat16
 
 
 def _our_side(*arguments) -> None:
@@ -116,36 +117,46 @@ def test_outputs_are_equal(folder, name):
         assert np.max(np.abs(value - arrays[key])) < TOLERANCE, key
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_transformers_saves_is_read(folder, name, tmp_path):
-    """With changed weights, so that no file of this project is compared with itself."""
-    model = _load(folder / name / "hf")
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            if "embedding_hidden_mapping_in" not in key or name != "sharing-bert":
-                noise = torch.randn(parameter.shape, generator=generator)
-                parameter.add_(0.1 * noise)
-    model.save_pretrained(tmp_path / "hf")
-    _our_side("read", tmp_path / "hf", tmp_path / "ours.npz")
-    arrays = dict(np.load(folder / name / "outputs.npz"))
-    found = _outputs_of(model, arrays)
-    ours = np.load(tmp_path / "ours.npz")
+@pytest.fixture(scope="module")
+def saved(folder) -> dict[str, transformers.PreTrainedModel]:
+    """What transformers saved of each case, and this project then read, in one process.
+
+    With changed weights, so that no file of this project is compared with itself.
+    """
+    models = {}
+    for name in CASES:
+        models[name] = _load(folder / name / "hf")
+        generator = torch.Generator().manual_seed(5)
+        with torch.no_grad():
+            for key, parameter in models[name].named_parameters():
+                if "embedding_hidden_mapping_in" not in key or name != "sharing-bert":
+                    noise = torch.randn(parameter.shape, generator=generator)
+                    parameter.add_(0.1 * noise)
+        models[name].save_pretrained(folder / name / "saved")
+    half = _load(folder / "sharing-groups" / "hf").to(torch.bfloat16)
+    half.save_pretrained(folder / HALF / "saved")
+    models[HALF] = half.float()
+    _our_side("read", folder)
+    return models
+
+
+def _assert_read_as_saved(saved, folder, name, inputs_of) -> None:
+    arrays = dict(np.load(folder / inputs_of / "outputs.npz"))
+    found = _outputs_of(saved[name], arrays)
+    ours = np.load(folder / name / "read.npz")
     assert set(ours) == set(found)
     for key, value in found.items():
         assert np.max(np.abs(value - ours[key])) < TOLERANCE, key
 
 
-def test_half_precision_is_read(folder, tmp_path):
+@pytest.mark.parametrize("name", CASES)
+def test_what_transformers_saves_is_read(saved, folder, name):
+    _assert_read_as_saved(saved, folder, name, name)
+
+
+def test_half_precision_is_read(saved, folder):
     """bfloat16 weights arrive as the float32 numbers that they stand for."""
-    model = _load(folder / "sharing-groups" / "hf").to(torch.bfloat16)
-    model.save_pretrained(tmp_path / "hf")
-    _our_side("read", tmp_path / "hf", tmp_path / "ours.npz")
-    arrays = dict(np.load(folder / "sharing-groups" / "outputs.npz"))
-    found = _outputs_of(model.float(), arrays)
-    ours = np.load(tmp_path / "ours.npz")
-    for key, value in found.items():
-        assert np.max(np.abs(value - ours[key])) < TOLERANCE, key
+    _assert_read_as_saved(saved, folder, HALF, "sharing-groups")
 
 
 def test_the_tokenizer_gives_the_same_ids(folder):
