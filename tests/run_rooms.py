@@ -2,15 +2,21 @@
 
 Call as `python -m tests.run_rooms PYTEST_ARGS...`; paths among the arguments select
 files. TensorFlow keeps what it compiled until its process ends: one process for all
-tests grows to 7 GB. The longest run first. The exit code is 1 if any test failed.
+tests grows to 7 GB. The processes are forks of a server that has imported TensorFlow
+and computed nothing, so that each starts at once. The longest run first. The exit code
+is 1 if any test failed.
 """
 
 import concurrent.futures
+import gc
+import multiprocessing
 import os
 import pathlib
 import re
-import subprocess
+import resource
+import shutil
 import sys
+import tempfile
 import threading
 import time
 
@@ -31,6 +37,14 @@ _LONG = (
     "repository",
     "interchange",
     "optim",
+)
+_PRELOADED = (
+    "albert_tf.finetuning.finetuning",
+    "albert_tf.finetuning.results_writer",
+    "albert_tf.serving.export",
+    "albert_tf.training.pretraining",
+    "pytest",
+    "tests.support.training_processes",
 )
 _NO_TESTS = 5  # pytest's exit code if no test was selected
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|warnings?)\b")
@@ -58,10 +72,40 @@ def units(selected: list[str]) -> dict[str, list[str]]:
     return dict(sorted(found.items(), key=lambda unit: place(unit[0])))
 
 
+def _run_pytest(arguments: list[str], output: str) -> None:
+    """Runs pytest in this process, which ends with its exit code.
+
+    Args:
+      arguments: of pytest.
+      output: the file that both output streams go to; the last line tells what it cost.
+    """
+    import pytest  # the server has it
+
+    gc.freeze()  # a collection would read all that the server imported
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    code = pytest.main(arguments)
+    usage = [
+        resource.getrusage(who)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    cpu = sum(one.ru_utime + one.ru_stime for one in usage)
+    peak = max(one.ru_maxrss for one in usage)
+    print(f"{cpu:.0f} s of CPU, at most {peak / 1e6:.1f} GB", flush=True)
+    sys.exit(code)
+
+
 def main() -> int:
     """Runs the processes; prints their output and the totals."""
+    from tests import conftest  # noqa: F401  (the environment, for the server)
+
     paths = [one for one in sys.argv[1:] if os.path.exists(one)]
     options = [one for one in sys.argv[1:] if one not in paths]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_PRELOADED))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tests-"))
     lock = threading.Lock()
     totals: dict[str, int] = {}
     failed = []
@@ -70,38 +114,35 @@ def main() -> int:
     def run(unit: tuple[str, list[str]]) -> None:
         name, files = unit
         begun = time.monotonic()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "--color=no", *options, *files],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert process.stdout is not None
-        output = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        temporary = folder / name.replace("/", "-")
+        output = temporary.with_suffix(".log")
+        arguments = ["--color=no", f"--basetemp={temporary}", *options, *files]
+        process = context.Process(target=_run_pytest, args=(arguments, str(output)))
+        process.start()
+        process.join()
+        text = output.read_text(errors="replace") if output.exists() else ""
         with lock:
-            last = (output.rstrip().splitlines() or [""])[-1]
-            for count, word in _COUNT.findall(last):
-                word = word.rstrip("s") if word != "skipped" else word
-                totals[word] = totals.get(word, 0) + int(count)
-            if process.returncode not in (0, _NO_TESTS):
-                failed.append(name)
-            cpu = usage.ru_utime + usage.ru_stime
-            print(
-                f"{output}tests/{name}: {time.monotonic() - begun:.0f} s, "
-                f"{cpu:.0f} s of CPU, at most {usage.ru_maxrss / 1e6:.1f} GB\n",
-                flush=True,
-            )
+            for line in text.rstrip().splitlines()[-2:]:
+                for count, word in _COUNT.findall(line):
+                    word = word.rstrip("s") if word != "skipped" else word
+                    totals[word] = totals.get(word, 0) + int(count)
+            if process.exitcode in (0, _NO_TESTS):
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                failed.append(f"tests/{name}: exit code {process.exitcode}")
+            seconds = time.monotonic() - begun
+            print(f"{text}tests/{name}: {seconds:.0f} s\n", flush=True)
 
     num_cores = len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(num_cores) as pool:
         list(pool.map(run, units(paths).items()))
     found = ", ".join(f"{count} {word}" for word, count in sorted(totals.items()))
     print(f"{found} in {time.monotonic() - started:.0f} s")
-    for name in failed:
-        print(f"failed: tests/{name}")
-    return 1 if failed else 0
+    if failed:
+        print("failed, with files in", folder, *failed, sep="\n")
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":
