@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer
-from albert_tf.core import config, config_io
-from albert_tf.demonstration import stages as stages_lib
+from albert_tf.core import config
 from albert_tf.model import pretraining_model, transformer
 from albert_tf.training import pretraining
+from tests.support import small_run
 
 # ---- What is shared ----
 
@@ -146,32 +146,17 @@ def test_a_shared_part_gets_the_gradient_of_every_layer():
 
 # ---- That it learns ----
 
-_TINY = (
-    "model.vocab_size=600",
-    "model.embedding_size=24",
-    "model.hidden_size=32",
-    "model.intermediate_size=64",
-    "data.dupe_factor=1",
-    "optimizer.warmup_steps=20",
-    "train.batch_size=32",
-    "train.num_steps=200",
-    "train.save_every_steps=200",
-    "train.eval_every_steps=200",
-    "train.eval_batches=8",
+_SIXTY = (
+    "train.num_steps=60",
+    "train.save_every_steps=60",
+    "train.eval_every_steps=60",
     "train.jit_compile=auto",
 )
 
 
 @pytest.fixture(scope="module")
-def demonstration(tmp_path_factory):
-    """Records of the demonstration's corpus, with a vocabulary of 600 pieces."""
-    folder = tmp_path_factory.mktemp("demonstration")
-    recipe = config_io.load("configs/demo.py", _TINY)
-    (folder / "recipe.json").write_text(config_io.to_json(recipe))
-    path = str(folder / "recipe.json")
-    stages = stages_lib.make_stages(str(folder), path, recipe)[:3]
-    stages_lib.run_stages(str(folder), stages, config_io.to_json(recipe))
-    return folder
+def data_dir(tmp_path_factory):
+    return small_run.write_records(tmp_path_factory.mktemp("small"))
 
 
 @pytest.mark.slow
@@ -180,23 +165,23 @@ def demonstration(tmp_path_factory):
     [
         (),
         ("model.num_groups=2",),
-        ("model.num_layers=2", "model.num_inner_groups=2"),
+        ("model.num_inner_groups=2",),
         ("model.sharing=attention",),
         ("model.sharing=feed_forward",),
         ("model.sharing=none",),
-        ("model.sharing=none", "model.embedding_size=32"),
+        ("model.sharing=none", "model.embedding_size=12"),
     ],
     ids=lambda changes: ",".join(changes) or "all",
 )
 def test_it_learns_and_comes_back_bitwise_from_its_checkpoint(
-    demonstration, tmp_path, changes
+    data_dir, tmp_path, changes
 ):
-    recipe = config_io.load(str(demonstration / "recipe.json"), changes)
-    records, run = str(demonstration / "records"), str(tmp_path / "run")
+    recipe = small_run.small_config(*_SIXTY, *changes)
+    records, run = str(data_dir), str(tmp_path / "run")
     after = pretraining.train(recipe, records, run)
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     held_out = [json.loads(line) for line in metrics if '"heldout"' in line]
-    assert [entry["step"] for entry in held_out] == [0, 200]
+    assert [entry["step"] for entry in held_out] == [0, 60]
     assert after["mlm_loss"] == held_out[1]["mlm_loss"]
     assert after["mlm_loss"] < held_out[0]["mlm_loss"] - 0.3
 
