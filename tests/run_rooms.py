@@ -24,7 +24,15 @@ _TESTS = pathlib.Path(__file__).resolve().parent
 # Needs another environment: see `make test-interop`.
 _ELSEWHERE = {"interop"}
 # Directories with many models: each of their files has a process.
-_BY_FILE = {"binaries", "training", "serving", "model"}
+_BY_FILE = {
+    "benchmarks",
+    "binaries",
+    "data_prep/pipeline",
+    "finetuning",
+    "model",
+    "serving",
+    "training",
+}
 # Longest first; the others follow.
 _LONG = (
     "binaries",
