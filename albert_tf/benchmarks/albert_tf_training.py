@@ -39,7 +39,7 @@ def build_step(request: dict[str, Any], batch: dict[str, list]) -> Callable[[], 
     tensors["masked_lm_weights"] = ones
 
     # The batch is an argument: work on a constant could be folded away.
-    @tf.function
+    @tf.function(autograph=False)
     def run(features):
         never, no_loss_yet = tf.constant(0.0), tf.constant(float("inf"))
         return strategy.run(step_fn, (features, never, no_loss_yet))["loss"]

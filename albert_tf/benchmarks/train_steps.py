@@ -201,6 +201,7 @@ def _bare_step(trainer: trainer_lib.Trainer) -> Callable[..., train_step.Scalars
     compiled = tf.function(
         train_step.compute_gradients,
         jit_compile=strategies.compiles_with_xla(config.train.jit_compile),
+        autograph=False,
     )
 
     def bare_step(features, _, mean_loss):
@@ -233,7 +234,7 @@ def _caller(trainer: trainer_lib.Trainer, batch, step_fn) -> Callable[[int], Non
     """Returns a function that calls a step from Python, with one batch."""
 
     # The batch is an argument: work on a constant could be folded away.
-    @tf.function
+    @tf.function(autograph=False)
     def step(features):
         arguments = features, tf.constant(0.0), tf.constant(float("inf"))
         return strategies.run_on_replicas(trainer.strategy, step_fn, arguments)["loss"]

@@ -109,7 +109,7 @@ def make_encode(model: PretrainingModel) -> Callable:
                     # Eagerly, so that it is an input of the graph.
                     replacements[id(variable)] = tf.cast(variable, dtype)
 
-    @tf.function
+    @tf.function(autograph=False)
     def encode(input_ids, input_mask, segment_ids):
         weights = compute_lib.WeightCache(dtype, replacements)
         outputs = model.encoder(input_ids, input_mask, segment_ids, weights=weights)

@@ -24,8 +24,17 @@ from albert_tf.benchmarks import (
 from tests.repository import project_files
 from tests.support import binaries
 
+# Of the product that the probe times: its own size has a test.
+_SMALL_PROBE = {"_ROWS": 8, "_INNER": 8, "_COLUMNS": 8}
+
 _BENCHMARKS = project_files.ROOT / "albert_tf" / "benchmarks"
 _ENVIRONMENTS = ("torch", "keras")
+
+
+@pytest.fixture
+def small_probe(monkeypatch):
+    for name, size in _SMALL_PROBE.items():
+        monkeypatch.setattr(matmul_probe, name, size)
 
 
 def _case(name: str) -> model_cases.Case:
@@ -97,6 +106,7 @@ def test_a_batch_is_the_same_in_every_process_and_fits_the_case():
 def test_the_probe_counts_the_operations_of_its_product(monkeypatch):
     times = iter(range(1000))
     monkeypatch.setattr(matmul_probe.time, "perf_counter", lambda: next(times) * 0.5)
+    monkeypatch.setattr(matmul_probe, "_NUM_REPEATS", 1)
     assert matmul_probe.MatrixProbe().rate("bfloat16") == 2 * 9_663_676_416
 
 
@@ -323,6 +333,7 @@ def _run_with(monkeypatch, start, *arguments: object) -> None:
     binaries.run(bench_model, "--rounds=1", *arguments)
 
 
+@pytest.mark.usefixtures("small_probe")
 def test_the_binary_says_that_baselines_are_missing(monkeypatch, capsys):
     log: list[str] = []
 
@@ -343,6 +354,7 @@ def test_the_binary_says_that_baselines_are_missing(monkeypatch, capsys):
     assert "keras" not in output
 
 
+@pytest.mark.usefixtures("small_probe")
 def test_where_our_own_model_fails_the_binary_fails(monkeypatch, capsys):
     def start(implementation, case):
         raise rounds.Failure("out of memory")
@@ -355,6 +367,7 @@ def test_where_our_own_model_fails_the_binary_fails(monkeypatch, capsys):
     )
 
 
+@pytest.mark.usefixtures("small_probe")
 def test_memory_is_measured_for_each_depth_and_remat_in_a_process_of_its_own(
     monkeypatch, capsys
 ):
@@ -432,6 +445,7 @@ def test_the_baselines_packages_are_pinned_exactly():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_probe")
 def test_our_own_train_step_is_timed_in_rounds(tmp_path):
     path = tmp_path / "times.json"
     arguments = ("--no_baselines", "--cases=training-tiny-3x16", "--rounds=2")

@@ -149,7 +149,7 @@ def test_shares_compare_round_by_round_and_the_tiny_model_counts_in_milliseconds
 
 @pytest.mark.slow
 def test_the_bare_step_learns_as_the_train_step_does():
-    config = small_run.small_config("optimizer.warmup_steps=0")
+    config = small_run.small_config("optimizer.warmup_steps=0", "model.num_layers=1")
     features = {
         name: tf.ones([8, *shape], dtype)
         for name, (dtype, shape) in schema.model_features(
@@ -368,6 +368,7 @@ def _run(records, work_dir, capsys, *arguments):
         bench_train,
         "--config=",
         *(f"--set={override}" for override in small_run.OVERRIDES),
+        "--set=model.num_layers=1",  # to trace two takes longer
         f"--data_dir={records}",
         f"--work_dir={work_dir}",
         "--rounds=2",
