@@ -12,7 +12,11 @@ from typing import Any
 
 from albert_tf.core import config_io
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+# Why records of an earlier format are refused.
+_REASONS = {
+    2: " (it cut sentences to make pairs, so that punctuation revealed labels of pairs)"
+}
 MANIFEST_FILE = "manifest.json"
 VOCAB_FILE = "vocab.model"
 CONFIG_FILE = "config.json"
@@ -27,11 +31,11 @@ SPLITS = (TRAIN, HELDOUT)
 # byte, "int64" one number.
 _COMMON_FEATURES = {
     # [num_tokens] with [CLS], segment A, [SEP], segment B, [SEP], or without the last
-    # two if there is only one segment; with masks if masking is static
+    # two if there is no label; with masks if masking is static
     "input_ids": "ids",
     # [CLS] to the first [SEP], both included
     "segment_a_length": "int64",
-    # see PAIR_LABELS; 0 without a pair loss (the original's name is kept)
+    # see PAIR_LABELS; NO_LABEL if there is one segment (the original's name is kept)
     "next_sentence_labels": "int64",
 }
 _STATIC_FEATURES = {
@@ -48,11 +52,13 @@ POSITION_DTYPE = "uint16"
 
 # Labels of sentence-order prediction.
 IN_ORDER, SWAPPED = 0, 1
-# Meaning of the labels 0 and 1, by pair loss.
+# The label of a record with one segment: its pair has no loss and no accuracy.
+NO_LABEL = -1
+# Meaning of the labels 0 and 1, by pair loss; without one there are none.
 PAIR_LABELS = {
     "sop": ("in order", "swapped"),
     "nsp": ("next", "random"),
-    "none": ("no pair", ""),
+    "none": (),
 }
 
 
@@ -155,7 +161,7 @@ class Manifest:
             if version != FORMAT_VERSION:
                 raise ValueError(
                     f"the manifest must have format_version {FORMAT_VERSION}; received "
-                    f"{version}. Make the records again"
+                    f"{version}{_REASONS.get(version, '')}. Make the records again"
                 )
             values["splits"] = {
                 name: RecordSplit(

@@ -48,11 +48,19 @@ def sentence_pair(logits, labels, weights) -> Sums:
 
     Args:
       logits: float32 [B, 2].
-      labels: int32 [B].
+      labels: int32 [B], 0 or 1; negative at records without a pair, which have weight
+        0.
       weights: float32 [B], 0 at examples that pad the batch.
     """
-    losses, correct = elementwise_ops.cross_entropy(logits, 0.0, labels)
-    return weighted_sums(losses, correct, weights)
+    # The loss of a label that is no class would be NaN, also with weight 0.
+    classes = tf.maximum(labels, 0)
+    losses, correct = elementwise_ops.cross_entropy(logits, 0.0, classes)
+    return weighted_sums(losses, correct, weights * has_pair(labels))
+
+
+def has_pair(labels):
+    """1 at records whose pair has a label, 0 at others; float32 [B]."""
+    return tf.cast(labels >= 0, tf.float32)
 
 
 def weighted_sums(losses, correct, weights) -> Sums:

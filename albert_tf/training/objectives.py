@@ -84,8 +84,8 @@ class PretrainingObjective:
         self._pair_metric = _PAIR_METRICS.get(pair_loss)
 
     def weights(self, features: Features) -> list[tf.Tensor]:
-        """Returns the numbers of masked tokens and of pairs (0 without pair loss)."""
-        num_pairs = tf.cast(tf.shape(features["input_ids"])[0], tf.float32)
+        """Returns the numbers of masked tokens and of pairs that have a label."""
+        num_pairs = tf.reduce_sum(losses.has_pair(features["next_sentence_labels"]))
         return [
             tf.reduce_sum(features["masked_lm_weights"]),
             num_pairs * float(self._pair_metric is not None),
@@ -115,7 +115,7 @@ class PretrainingObjective:
         return dict(zip(self.sum_names, sums, strict=True))
 
     def mean(self, sums: Scalars, weights: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Returns nats per masked token, plus nats per pair if there is a pair loss."""
+        """Returns nats per masked token, plus nats per pair if any pair has a label."""
         mlm_weight, pair_weight = weights
         mlm_loss = sums["mlm_loss"] / (mlm_weight + losses.WEIGHT_EPSILON)
         return mlm_loss + tf.math.divide_no_nan(sums["pair_loss"], pair_weight)

@@ -115,7 +115,7 @@ def _pictures(counts: tables_lib.Counts) -> list[_Picture]:
     if counts.label_words:
         groups["Labels"] = _Bars(
             counts.label_words,
-            (("expected", np.full(2, 0.5)), ("records", _shares(counts.labels))),
+            (("expected", np.full(2, 0.5)), ("pairs", _shares(counts.labels[:2]))),
         )
     draws: dict[str, _Draw] = {
         caption: functools.partial(_draw_groups, bars)

@@ -8,6 +8,7 @@ import numpy as np
 from albert_tf.core import prng
 from albert_tf.data import masking, schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
+from data_prep.inspection import cues
 from data_prep.records import reader
 
 _META = tokenizer_lib.META_SYMBOL
@@ -212,7 +213,7 @@ class Sample:
     Attributes:
       num_records: the size of the sample.
       lengths: int64 [S + 1], records by their number of tokens.
-      labels: int64 [2].
+      labels: int64 [3], records with label 0, with label 1, and without a label.
       spans: int64 [S + 1], runs of masked words by their number of words. Adjacent
         spans are one run.
       kinds: int64 [3], see `replacement_kinds`.
@@ -233,16 +234,17 @@ class Sample:
         self._num_predictions = manifest.num_predictions
         self.num_records = self.budget = self.num_full = 0
         self.lengths, self.spans = np.zeros((2, manifest.seq_length + 1), np.int64)
-        self.labels = np.zeros(2, np.int64)
+        self.labels = np.zeros(3, np.int64)
         self.kinds = np.zeros(len(masking.REPLACEMENTS), np.int64)
         self.tokens, self.masked = np.zeros((2, manifest.vocab_size), np.int64)
+        self._boundaries: list[tuple[int, ...]] = []
 
     def add(self, example: Example) -> None:
         """Counts a record."""
         positions = example.positions
         self.num_records += 1
         self.lengths[len(example.tokens)] += 1
-        self.labels[example.label] += 1
+        self.labels[example.label] += 1  # NO_LABEL is -1, the last place
         self.budget += int(self._budgets[len(example.tokens)])
         self.num_full += len(positions) == self._num_predictions
         np.add.at(self.tokens, example.tokens, 1)
@@ -254,6 +256,16 @@ class Sample:
             is_start = example.is_word_start[positions].astype(np.int64)
             words = np.add.reduceat(is_start, np.flatnonzero(is_first))
             np.add.at(self.spans, words, 1)
+        if example.label != schema.NO_LABEL:
+            tokens, segment = example.tokens, example.segment_a_length
+            ends = tokens[[1, segment - 2, segment, -2]].tolist()
+            lengths = (segment - 2, len(tokens) - segment - 1)
+            self._boundaries.append((*ends, *lengths, example.label))
+
+    @property
+    def boundaries(self) -> cues.Boundaries:
+        """The boundaries of the pairs that have a label."""
+        return cues.Boundaries.of_rows(self._boundaries)
 
     @property
     def num_tokens(self) -> int:

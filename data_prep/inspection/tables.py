@@ -8,6 +8,7 @@ import numpy as np
 
 from albert_tf.data import masking, schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
+from data_prep.inspection import cues
 from data_prep.inspection import sample as sample_lib
 
 NOMINAL_KINDS = np.array(
@@ -18,6 +19,8 @@ KIND_WORDS = ("[MASK]", "kept", "random token")
 _SMALLEST_P = 0.001
 _Z_99 = 2.575829  # 99% of a normal distribution, in standard deviations
 _NUM_FREQUENT = 12
+# A cue that guesses more labels than chance by this many standard errors is named.
+_MOST_ERRORS = 4
 
 
 class Table(NamedTuple):
@@ -39,7 +42,7 @@ class Counts(NamedTuple):
       drawn: int64 [N], n-gram lengths that were drawn.
       placed: int64 [N], n-gram lengths that were masked.
       kinds: int64 [3], replacements as they were drawn.
-      labels: int64 [2].
+      labels: int64 [3], records with label 0, with label 1, and without a label.
     """
 
     manifest: schema.Manifest
@@ -65,9 +68,8 @@ class Counts(NamedTuple):
 
     @property
     def label_words(self) -> tuple[str, ...]:
-        """The meanings of the labels; empty without a pair loss."""
-        pair_loss = self.manifest.data["pair_loss"]
-        return () if pair_loss == "none" else schema.PAIR_LABELS[pair_loss]
+        """The meanings of the labels 0 and 1; empty without a pair loss."""
+        return schema.PAIR_LABELS[self.manifest.data["pair_loss"]]
 
     @property
     def source(self) -> str:
@@ -85,7 +87,9 @@ def make_counts(
 ) -> Counts:
     """Returns the counts: of all records, as far as the manifest has them."""
     statistics = manifest.splits[split].statistics
-    labels = _array(statistics["labels"])
+    labels = np.array(
+        [statistics["labels"][str(label)] for label in (0, 1, schema.NO_LABEL)]
+    )
     if manifest.data["masking"] == "dynamic":
         drawn, placed, kinds = masker.drawn, masker.placed, masker.kinds
     else:
@@ -153,6 +157,8 @@ def make_tables(counts: Counts, tokenizer: tokenizer_lib.Tokenizer) -> list[Tabl
     ]
     if counts.label_words:
         tables.append(_labels(counts))
+        if len(counts.sample.boundaries.labels) > 1:
+            tables.append(_cues(counts, tokenizer))
     return [*tables, *_ledgers(counts), _frequent(counts, tokenizer)]
 
 
@@ -262,18 +268,43 @@ def _replacements(counts: Counts) -> Table:
 
 
 def _labels(counts: Counts) -> Table:
-    total = int(counts.labels.sum())
-    low, high = interval_99(int(counts.labels[1]), total)
-    is_within = "is" if low <= 0.5 <= high else "is NOT"
+    words = (*counts.label_words, "none")
+    total = int(counts.labels[:2].sum())
+    note = "A record without a label has one segment: it adds nothing to the pair loss."
+    if total:
+        low, high = interval_99(int(counts.labels[1]), total)
+        is_within = "is" if low <= 0.5 <= high else "is NOT"
+        note += (
+            f" With 99% confidence, the rate of {words[1]!r} among pairs is between "
+            f"{_share(low)} and {_share(high)}; one half {is_within} in this interval."
+        )
     return Table(
         "Labels",
         ("label", "records"),
         [
-            (f"{label}: {words}", _counted(counts.labels, label))
-            for label, words in enumerate(counts.label_words)
+            (f"{label}: {words[label]}", _counted(counts.labels, label))
+            for label in (0, 1, schema.NO_LABEL)
         ],
-        f"With 99% confidence, the rate of {counts.label_words[1]!r} is between "
-        f"{_share(low)} and {_share(high)}; one half {is_within} in this interval.",
+        note,
+    )
+
+
+def _cues(counts: Counts, tokenizer: tokenizer_lib.Tokenizer) -> Table:
+    pairs = counts.sample.boundaries
+    most = 0.5 + _MOST_ERRORS * cues.standard_error(len(pairs.labels))
+    return Table(
+        "Labels guessed from cues",
+        ("cue", "right", "above chance"),
+        [
+            (name, _share(rate), "yes" if rate > most else "no")
+            for name, rate in cues.guess_rates(pairs, tokenizer).items()
+        ],
+        f"Naive Bayes guesses the labels of the {len(pairs.labels):,} pairs of the "
+        "sample from one cue alone, those of each half by what the other half shows. "
+        f"More than {_share(most)}, {_MOST_ERRORS} standard errors, is above chance. "
+        "First tokens may be: a text begins with other words than it continues with. "
+        "A title or a heading, without closing punctuation, comes before its text. "
+        "Apart from these no cue should be above chance.",
     )
 
 
@@ -282,7 +313,6 @@ def _ledgers(counts: Counts) -> list[Table]:
     statistics = manifest.splits[counts.split].statistics
     tokens = [
         ("input (all copies)", statistics["tokens_in"]),
-        ("dropped", statistics["tokens_dropped"]),
         ("used", statistics["tokens_used"]),
         ("+ from other documents", statistics["tokens_borrowed"]),
         ("+ [CLS] and [SEP]", statistics["tokens_special"]),

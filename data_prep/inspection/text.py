@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.inspection import sample as sample_lib
 from data_prep.inspection import tables as tables_lib
@@ -17,11 +18,13 @@ def heading(example: sample_lib.Example, label_words: Sequence[str]) -> str:
 
     Args:
       example: the record.
-      label_words: the meanings of the labels; empty without a pair loss.
+      label_words: the meanings of the labels 0 and 1; empty without a pair loss.
     """
     num_tokens, segment = len(example.tokens), example.segment_a_length
     label, lengths = "", f"{num_tokens} tokens"
-    if label_words:
+    if label_words and example.label == schema.NO_LABEL:
+        label = "no label; "
+    elif label_words:
         label = f"{label_words[example.label]}; "
         lengths += f" (A {segment - 2}, B {num_tokens - segment - 1})"
     place = f"record {example.number} ({example.shard}, {example.place})"

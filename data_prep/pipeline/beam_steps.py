@@ -213,8 +213,8 @@ class _CountShards(_Step):
         self, _: None, totals: manifest_builder.Totals
     ) -> Iterator[dict[str, int]]:
         data = self._settings.data
-        if not totals.splits[schema.TRAIN]["records"]:
-            raise ValueError(common.no_records_message(self._paths, totals, data))
+        if reason := common.reason_to_refuse(self._paths, totals, data):
+            raise ValueError(reason)
         yield common.count_shards(totals, data)
 
 

@@ -77,6 +77,7 @@ class BlockProcessor:
         tokenizer = tokenizer_lib.Tokenizer(settings.vocab_model, data.lower_case)
         self._text, self._data = text, data
         self._encoder = encoder.FastEncoder(tokenizer)
+        self._is_word_start = tokenizer.is_word_start
         self._cleaner = cleaning.Cleaner(text, settings.evaluation)
         self._signer = (
             deduplication.Signatures() if text.near_duplicate_threshold else None
@@ -159,7 +160,7 @@ class BlockProcessor:
             np.concatenate(ids),
             np.concatenate(lengths),
             num_sentences,
-            self._settings.word_starts,
+            self._is_word_start,
             self._settings.max_tokens,
         )
         first_tokens = spans.span_starts[spans.document_spans]

@@ -109,21 +109,33 @@ def find_duplicates(
     return marks
 
 
-def no_records_message(
+def reason_to_refuse(
     paths: Sequence[str], totals: manifest_builder.Totals, data: config_lib.DataConfig
 ) -> str:
-    """Returns an error message: why there is no training record."""
+    """Returns an error message if the text gave no records to train on, else ""."""
     where = f"{', '.join(paths[:3])}{', …' if len(paths) > 3 else ''}"
+    counter = totals.splits[schema.TRAIN]
     if not totals.tallies["documents_read"]:
         return (
             f"the input {where} holds no document; give files with text in the format "
             "of text.input_format"
         )
-    return (
-        f"{where}: no document gave a training record, which takes a document of two "
-        f"words or more that is neither dropped nor held out (data.heldout_rate is "
-        f"{data.heldout_rate}); give more text"
-    )
+    if not counter["records"]:
+        return (
+            f"{where}: no document gave a training record, which takes a document that "
+            f"is neither empty, dropped nor held out (data.heldout_rate is "
+            f"{data.heldout_rate}); give more text"
+        )
+    if data.pair_loss != "none" and not counter["pairs"]:
+        other = " and another document" if data.pair_loss == "nsp" else ""
+        return (
+            f"{where}: no training record is a pair for data.pair_loss="
+            f"{data.pair_loss}, which takes two whole sentences of a document{other} "
+            f"in data.max_seq_length={data.max_seq_length} tokens; set "
+            "data.pair_loss=none, a greater length, or "
+            "text.sentence_splitter=sentencex"
+        )
+    return ""
 
 
 def count_shards(
@@ -153,9 +165,12 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
             if manifest.data["masking"] == "dynamic"
             else f"masked {statistics['masked_rate']:.2%} of the tokens{cap}"
         )
+        num_pairs = split.num_records - statistics["labels"][str(schema.NO_LABEL)]
+        has_pairs = manifest.data["pair_loss"] != "none"
+        pairs = f"{num_pairs:,} of them pairs; " if has_pairs else ""
         lines.append(
             f"{name}: {split.num_records:,} records of {split.num_documents:,} "
-            f"documents in {len(split.shards)} shards; {masked}; padding "
+            f"documents in {len(split.shards)} shards; {pairs}{masked}; padding "
             f"{statistics['padding_rate']:.1%}"
         )
     entropy = manifest.heldout_unigram_entropy

@@ -103,9 +103,9 @@ def create_pretraining_data(
             _make_blocks(groups, settings, work, pool)
             _mark_duplicates(config.text, work)
             totals = _total(work, config.data)
-            if not totals.splits[schema.TRAIN]["records"]:
+            if reason := common.reason_to_refuse(paths, totals, config.data):
                 work.clear()  # to resume would end here again
-                raise ValueError(common.no_records_message(paths, totals, config.data))
+                raise ValueError(reason)
 
             # ---- Shards ----
             shards_by_split = _make_shards(totals, settings, work, pool)

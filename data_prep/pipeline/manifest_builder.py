@@ -10,7 +10,7 @@ from albert_tf.core import config
 from albert_tf.data import masking, schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.pipeline import block_processor
-from data_prep.records import example_builder, segment_pairs
+from data_prep.records import example_builder
 
 # Why a document that cleaning kept has no records, by its mark in `dropped`.
 EXACT_DUPLICATE, NEAR_DUPLICATE = 1, 2
@@ -86,7 +86,7 @@ def _add_split(
         ("records", example_builder.RECORDS),
         ("tokens_used", example_builder.TOKENS),
         ("tokens_borrowed", example_builder.TOKENS_FROM_OTHER_DOCUMENTS),
-        ("single_word", example_builder.SINGLE_WORD),
+        ("pairs", example_builder.PAIRS),
         ("negative_pairs", example_builder.NEGATIVE_PAIRS),
     ):
         counter[name] += int(counts[column])
@@ -113,11 +113,10 @@ def check_balance(totals: Totals, data: config.DataConfig) -> None:
             f"{gone} dropped: a bug in data_prep"
         )
     for split, counter in totals.splits.items():
-        if counter["tokens_in"] != counter["tokens_used"] + counter["single_word"]:
+        if counter["tokens_in"] != counter["tokens_used"]:
             raise RuntimeError(
                 f"{split}: {counter['tokens_in']} tokens went in, but "
-                f"{counter['tokens_used']} are in records and "
-                f"{counter['single_word']} dropped: a bug in data_prep"
+                f"{counter['tokens_used']} are in records: a bug in data_prep"
             )
 
 
@@ -125,12 +124,11 @@ def _check_shards(
     counter: collections.Counter,
     shards: Sequence[schema.Shard],
     num_tokens: int,
-    num_special: int,
 ) -> None:
     """Raises a RuntimeError unless the shards of a split hold all its records."""
     num_records = sum(shard.num_records for shard in shards)
     expected = counter["tokens_used"] + counter["tokens_borrowed"]
-    expected += num_special * counter["records"]
+    expected += _num_special(counter)
     if (num_records, num_tokens) != (counter["records"], expected):
         raise RuntimeError(
             f"the shards hold {num_records} records of {num_tokens} tokens, but "
@@ -231,19 +229,16 @@ def _statistics(
 ) -> dict[str, object]:
     """Returns the statistics of a split, as plain values."""
     num_records, num_tokens = counter["records"], int(tokens.sum())
-    pair_loss = config.PAIR_LOSSES.index(data.pair_loss)
-    num_special = segment_pairs.NUM_SPECIAL_TOKENS[pair_loss]
-    _check_shards(counter, shards, num_tokens, num_special)
+    _check_shards(counter, shards, num_tokens)
     kinds = _numbered(counter, "kinds", range(len(masking.REPLACEMENTS)))
     num_masked = sum(kinds.values())
-    num_negative = counter["negative_pairs"]
+    num_pairs, num_negative = counter["pairs"], counter["negative_pairs"]
     lengths = range(1, data.max_ngram + 1)
     return {
         "tokens_in": counter["tokens_in"],
         "tokens_used": counter["tokens_used"],
-        "tokens_dropped": _nonzero({"single_word": counter["single_word"]}),
         "tokens_borrowed": counter["tokens_borrowed"],
-        "tokens_special": num_records * num_special,
+        "tokens_special": _num_special(counter),
         "num_tokens": num_tokens,
         "mean_length": round(num_tokens / num_records, 6),
         "padding_rate": round(
@@ -254,7 +249,11 @@ def _statistics(
         "drawn_ngram_lengths": _numbered(counter, "drawn", lengths),
         "placed_ngram_lengths": _numbered(counter, "placed", lengths),
         "replacements": dict(zip(masking.REPLACEMENTS, kinds.values(), strict=True)),
-        "labels": {"0": num_records - num_negative, "1": num_negative},
+        "labels": {
+            str(schema.NO_LABEL): num_records - num_pairs,
+            "0": num_pairs - num_negative,
+            "1": num_negative,
+        },
         "unknown_rate": round(int(tokens[unk_id]) / num_tokens, 6),
         "num_documents_without_records": counter["documents_without_records"],
     }
@@ -266,8 +265,9 @@ def _numbered(
     return {str(key): counter[f"{name}/{place}"] for place, key in enumerate(keys)}
 
 
-def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count}
+def _num_special(counter: collections.Counter) -> int:
+    """[CLS] and [SEP] of each record, and the second [SEP] of each pair."""
+    return 2 * counter["records"] + counter["pairs"]
 
 
 def unigram_entropy(

@@ -15,7 +15,7 @@ from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.records import example_proto, segment_pairs
 
 # Columns of the counts of a document, before those of n-gram lengths and kinds.
-RECORDS, TOKENS, TOKENS_FROM_OTHER_DOCUMENTS, SINGLE_WORD, NEGATIVE_PAIRS = range(5)
+RECORDS, TOKENS, TOKENS_FROM_OTHER_DOCUMENTS, PAIRS, NEGATIVE_PAIRS = range(5)
 NUM_PLAIN_COUNTS = 5
 # Set in the sort keys of held-out records, which places them after all others.
 HELDOUT_BIT = np.uint64(1 << 63)
@@ -26,9 +26,8 @@ _COIN = np.uint64((1 << 64) - 1)
 class RecordSettings(NamedTuple):
     """Settings of `make_records`: plain values and arrays, as compiled loops take them.
 
-    `word_starts` is bool [V], the tokens that begin a word, and bounds where sentences
-    are cut. `is_word_start` is the same for masking; all true if every token counts as
-    a word.
+    `is_word_start` is bool [V], the tokens that begin a word for masking: all if every
+    token counts as a word.
     """
 
     seed: int
@@ -42,7 +41,6 @@ class RecordSettings(NamedTuple):
     cls_id: int
     sep_id: int
     is_word_start: np.ndarray
-    word_starts: np.ndarray
     law: masking.MaskingParams
 
 
@@ -67,7 +65,6 @@ def make_settings(
         # them, applies `whole_words`.
         is_word_start=tokenizer.is_word_start
         | (data.masking == "static" and not data.whole_words),
-        word_starts=tokenizer.is_word_start,
         law=masking.make_params(
             data.max_ngram,
             data.ngram_distribution,
@@ -122,8 +119,8 @@ def make_records(
       end_copy: the first copy not to make.
       settings: see `RecordSettings`.
       counts: int64 [D, `num_counts`], incremented for each document: records, their
-        tokens from the document and from other documents, dropped tokens, records with
-        label 1, drawn and placed n-gram lengths, kinds of replacement.
+        tokens from the document and from other documents, records with a label and
+        with label 1, drawn and placed n-gram lengths, kinds of replacement.
 
     Returns:
       `RecordBatch`.
@@ -195,25 +192,20 @@ def _make_records(
                 settings.pair_loss == segment_pairs.SOP and (coin + copy) % 2 == 1
             )
             span = last_span if is_backward else first_span
-            start = spans.span_starts[span]
             while span > first_span if is_backward else span < last_span:
                 found = segment_pairs.next_segments(
                     spans,
                     document,
-                    start,
                     span,
                     is_backward,
                     target,
                     settings.max_tokens,
                     settings.pair_loss,
                     candidates,
-                    settings.word_starts,
                     stream,
                 )
-                num_own = abs(found.start - start)
-                start, span = found.start, found.span
-                if not _count_segments(found, num_own, own_counts):
-                    continue
+                _count_segments(found, spans, span, own_counts)
+                span = found.span
                 while at + max_record_bytes > len(data):
                     data = _longer(data, at)
                 if num_records == len(keys):
@@ -242,26 +234,22 @@ def _make_records(
 
 
 @numba_cache.kernel
-def _count_segments(found, num_own, own_counts):
+def _count_segments(found, spans, span, own_counts):
     """Adds segments to the counts of their document.
 
     Args:
       found: see `segment_pairs.Segments`.
-      num_own: the tokens of the document that were consumed.
+      spans: see `segment_pairs.Spans`.
+      span: where the chunk begins; where it ends, if packed from the end.
       own_counts: int64 [`num_counts`], of the document.
-
-    Returns:
-      Whether the segments make a record: False for a single word.
     """
-    if found.a_start == found.a_end:
-        own_counts[SINGLE_WORD] += num_own
-        return False
+    num_own = abs(spans.span_starts[found.span] - spans.span_starts[span])
     own_counts[RECORDS] += 1
     own_counts[TOKENS] += num_own
     num_in_text = found.a_end - found.a_start + found.b_end - found.b_start
     own_counts[TOKENS_FROM_OTHER_DOCUMENTS] += num_in_text - num_own
-    own_counts[NEGATIVE_PAIRS] += found.label
-    return True
+    own_counts[PAIRS] += found.label != segment_pairs.NO_LABEL
+    own_counts[NEGATIVE_PAIRS] += found.label == 1
 
 
 @numba_cache.kernel

@@ -27,28 +27,30 @@ POSITION_BYTES = 2
 # Tags of length-delimited protobuf fields, by field number.
 FIELD_1, FIELD_2, FIELD_3 = 0x0A, 0x12, 0x1A
 BYTES_LIST, INT64_LIST = FIELD_1, FIELD_3
+# A negative integer is a varint of 64 bits.
+NEGATIVE_BYTES = 10
 
 
 @numba_cache.kernel
-def static_size(num_tokens, num_masked, segment_a_length, id_bytes):
+def static_size(num_tokens, num_masked, segment_a_length, pair_label, id_bytes):
     """Bytes of a masked record without its header, and with it."""
     size = (
         _feature_size(_INPUT_IDS, num_tokens * id_bytes)
         + _feature_size(_MASKED_IDS, num_masked * id_bytes)
         + _feature_size(_MASKED_POSITIONS, num_masked * POSITION_BYTES)
-        + _feature_size(_LABELS, 1)
+        + _feature_size(_LABELS, _label_size(pair_label))
         + _feature_size(_LENGTH, _varint_size(segment_a_length))
     )
     return size, 1 + _varint_size(size) + size
 
 
 @numba_cache.kernel
-def dynamic_size(num_tokens, segment_a_length, id_bytes):
+def dynamic_size(num_tokens, segment_a_length, pair_label, id_bytes):
     """Bytes of a record without masks, without its header and with it."""
     size = (
         _feature_size(_INPUT_IDS, num_tokens * id_bytes)
         + _feature_size(_IS_WORD_START, (num_tokens + 7) // 8)
-        + _feature_size(_LABELS, 1)
+        + _feature_size(_LABELS, _label_size(pair_label))
         + _feature_size(_LENGTH, _varint_size(segment_a_length))
     )
     return size, 1 + _varint_size(size) + size
@@ -67,14 +69,16 @@ def put_static(
       positions: int32 [num_masked].
       labels: int32 [num_masked].
       segment_a_length: see `schema.record_features`.
-      pair_label: 0 or 1.
+      pair_label: 0, 1 or -1, see `schema.PAIR_LABELS`.
       id_bytes: 2 or 4.
 
     Returns:
       The place after the record.
     """
     num_tokens, num_masked = len(input_ids), len(positions)
-    size, _ = static_size(num_tokens, num_masked, segment_a_length, id_bytes)
+    size, _ = static_size(
+        num_tokens, num_masked, segment_a_length, pair_label, id_bytes
+    )
     buffer[at] = FIELD_1
     at = _put_varint(buffer, at + 1, size)
     at = _put_header(buffer, at, _INPUT_IDS, BYTES_LIST, num_tokens * id_bytes)
@@ -99,14 +103,14 @@ def put_dynamic(
       input_ids: int32 [num_tokens].
       is_word_start: bool [num_tokens].
       segment_a_length: see `schema.record_features`.
-      pair_label: 0 or 1.
+      pair_label: 0, 1 or -1, see `schema.PAIR_LABELS`.
       id_bytes: 2 or 4.
 
     Returns:
       The place after the record.
     """
     num_tokens = len(input_ids)
-    size, _ = dynamic_size(num_tokens, segment_a_length, id_bytes)
+    size, _ = dynamic_size(num_tokens, segment_a_length, pair_label, id_bytes)
     buffer[at] = FIELD_1
     at = _put_varint(buffer, at + 1, size)
     at = _put_header(buffer, at, _INPUT_IDS, BYTES_LIST, num_tokens * id_bytes)
@@ -169,6 +173,11 @@ def _varint_size(value):
         value >>= 7
         size += 1
     return size
+
+
+@numba_cache.kernel
+def _label_size(pair_label):
+    return NEGATIVE_BYTES if pair_label < 0 else 1
 
 
 @numba_cache.kernel
@@ -264,8 +273,14 @@ def _get_integer(data, at, width):
 
 @numba_cache.kernel
 def _put_pair(buffer, at, pair_label, segment_a_length):
-    at = _put_header(buffer, at, _LABELS, INT64_LIST, 1)
-    buffer[at] = pair_label
+    num_bytes = _label_size(pair_label)
+    at = _put_header(buffer, at, _LABELS, INT64_LIST, num_bytes)
+    if pair_label < 0:
+        buffer[at : at + NEGATIVE_BYTES - 1] = 255
+        buffer[at + NEGATIVE_BYTES - 1] = 1
+    else:
+        buffer[at] = pair_label
+    at += num_bytes
     num_bytes = _varint_size(segment_a_length)
-    at = _put_header(buffer, at + 1, _LENGTH, INT64_LIST, num_bytes)
+    at = _put_header(buffer, at, _LENGTH, INT64_LIST, num_bytes)
     return _put_varint(buffer, at, segment_a_length)

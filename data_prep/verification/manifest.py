@@ -24,7 +24,7 @@ _LEDGERS: tuple[_Ledger, ...] = (
 )
 # The same within a split.
 _SPLIT_LEDGERS: tuple[_Ledger, ...] = (
-    ("statistics.tokens_in", ("statistics.tokens_used", "statistics.tokens_dropped")),
+    ("statistics.tokens_in", ("statistics.tokens_used",)),
     (
         "statistics.num_tokens",
         (

@@ -24,13 +24,13 @@ FAULTS = (
     "",
     "it does not hold the features that the manifest's settings ask for",
     "it has more tokens than seq_length, or none",
-    "segment_a_length is not within the tokens",
+    "segment_a_length is not within the tokens, or not all of them without a label",
     "a token id is not in the vocabulary",
     "[CLS] and [SEP] are not where the segments begin and end",
     "it has more masked tokens than num_predictions, or not one id for each position",
     "masked_lm_positions do not ascend, or are on [CLS], [SEP] or outside the tokens",
     "is_word_start is not one bit for each token, 0 at [CLS] and [SEP]",
-    "next_sentence_labels is neither 0 nor 1, or not 0 without a pair loss",
+    "next_sentence_labels is not -1, 0 or 1, or not -1 without a pair loss",
 )
 (
     _FINE,
@@ -44,6 +44,9 @@ FAULTS = (
     _WORD_STARTS,
     _PAIR_LABEL,
 ) = range(len(FAULTS))
+
+
+NUM_TOTALS = 4
 
 
 class Rules(NamedTuple):
@@ -82,7 +85,8 @@ def check_records(data, starts, ends, rules, totals):
       starts: int64 [n], where the records begin in `data`.
       ends: int64 [n], where they end.
       rules: see `Rules`.
-      totals: int64 [3], incremented by labels, tokens and masked tokens.
+      totals: int64 [4], incremented by records without a label, with label 1, tokens
+        and masked tokens.
 
     Returns:
       The first record that breaks a rule, and the index of its fault in `FAULTS`.
@@ -116,13 +120,16 @@ def _check_record(data, at, end, rules, totals):
     length_at, length_end = _payload(data, label_end, end, _LENGTH, _INT64_LIST)
     if length_end != end or (ids_end - ids_at) % rules.id_bytes:
         return _FEATURES
-    label, label_stop = _get_varint(data, label_at, label_end)
+    label, label_stop = _get_label(data, label_at, label_end)
     segment_a_length, length_stop = _get_varint(data, length_at, length_end)
     if label_stop != label_end or length_stop != length_end:
         return _FEATURES
 
+    if not -1 <= label <= (1 if rules.has_pairs else -1):
+        return _PAIR_LABEL
     num_tokens = (ids_end - ids_at) // rules.id_bytes
-    fault = _check_tokens(data, ids_at, num_tokens, segment_a_length, rules)
+    is_pair = label >= 0
+    fault = _check_tokens(data, ids_at, num_tokens, segment_a_length, is_pair, rules)
     if fault != _FINE:
         return fault
     num_masked = np.int64(0)
@@ -142,21 +149,20 @@ def _check_record(data, at, end, rules, totals):
         )
     if fault != _FINE:
         return fault
-    if not 0 <= label <= (1 if rules.has_pairs else 0):
-        return _PAIR_LABEL
-    totals[0] += label
-    totals[1] += num_tokens
-    totals[2] += num_masked
+    totals[0] += label == -1
+    totals[1] += label == 1
+    totals[2] += num_tokens
+    totals[3] += num_masked
     return _FINE
 
 
 @numba_cache.kernel
-def _check_tokens(data, at, num_tokens, segment_a_length, rules):
+def _check_tokens(data, at, num_tokens, segment_a_length, is_pair, rules):
     if not 3 <= num_tokens <= rules.seq_length:
         return _NUM_TOKENS
     # Each segment has one token or more, then [SEP].
-    longest = num_tokens - 2 if rules.has_pairs else num_tokens
-    shortest = 3 if rules.has_pairs else num_tokens
+    longest = num_tokens - 2 if is_pair else num_tokens
+    shortest = 3 if is_pair else num_tokens
     if not shortest <= segment_a_length <= longest:
         return _SEGMENT
     for place in range(num_tokens):
@@ -235,6 +241,18 @@ def _payload(data, at, end, name, kind):
                     return -1, -1
             at += 2 + len(name)
     return at, end
+
+
+@numba_cache.kernel
+def _get_label(data, at, end):
+    """An integer from -1 and the place after it; the place is -1 if it is not one."""
+    if end - at != example_proto.NEGATIVE_BYTES:
+        return _get_varint(data, at, end)
+    for place in range(at, end - 1):
+        if data[place] != 255:
+            return np.int64(-1), np.int64(-1)
+    is_minus_one = data[end - 1] == 1
+    return np.int64(-1), end if is_minus_one else np.int64(-1)
 
 
 @numba_cache.kernel

@@ -21,7 +21,7 @@ _MAKE_AGAIN = "make the records again"
 _EDITED = f"the manifest was edited: restore the original, or {_MAKE_AGAIN}"
 
 # Sums of a deep check over the records of a split, see `shards_lib.ShardContent`.
-_TOTALS = ("labels.1", "num_tokens", "num_masked")
+_TOTALS = (f"labels.{schema.NO_LABEL}", "labels.1", "num_tokens", "num_masked")
 
 
 def verify(data_dir: str, deep: bool = False) -> list[str]:

@@ -33,8 +33,7 @@ class ShardContent:
       sha256: of the file.
       num_records: whole records, up to the first fault.
       fault: description of the first fault; empty if there is none.
-      totals: int64 [3], labels, tokens and masked tokens of the records; 0 without
-        rules.
+      totals: int64 [4], see `records.check_records`; 0 without rules.
     """
 
     num_bytes: int
@@ -62,7 +61,7 @@ def read_shard(
       OSError: the file cannot be read.
     """
     num_records, fault = 0, ""
-    totals = np.zeros(3, np.int64)
+    totals = np.zeros(records.NUM_TOTALS, np.int64)
     with files.open_file(path) as file:
         content = _Content(file, advance)
         is_gzip = path.endswith(".gz")

@@ -40,6 +40,7 @@ OVERRIDES = (
 
 _SUBJECTS = ("The river", "A train", "The old city", "This church", "His brother")
 _VERBS = ("runs through", "was built near", "is known for", "lies south of")
+_TAILS = (", and number {} is {}", "", "")
 _PLACES = ("the county", "a small lake", "the railway station", "New York", "1990")
 
 
@@ -49,13 +50,16 @@ def small_config(*overrides: str) -> config.Config:
 
 
 def write_corpus(path: pathlib.Path, num_documents: int = 60, seed: int = 5) -> None:
-    """Documents of three to seven different sentences."""
+    """Documents of three to seven different sentences.
+
+    In records of 24 tokens two short ones are a pair; a long one has no label.
+    """
     rng = random.Random(seed)
     documents = []
     for number in range(num_documents):
         sentences = [
-            f"{rng.choice(_SUBJECTS)} {rng.choice(_VERBS)} {rng.choice(_PLACES)}, "
-            f"and number {number} is {rng.randint(1, 999)}."
+            f"{rng.choice(_SUBJECTS)} {rng.choice(_VERBS)} {rng.choice(_PLACES)}"
+            f"{rng.choice(_TAILS).format(number, rng.randint(1, 999))}."
             for _ in range(rng.randint(3, 7))
         ]
         documents.append("\n".join(sentences))

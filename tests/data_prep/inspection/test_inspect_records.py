@@ -88,7 +88,7 @@ def test_a_record_without_masks_reads_plain_first(tokenizer, dynamic):
         tokens=np.array([*TOKENS[:5], 3], np.int32),
         input_ids=np.array([2, 14, 4, 1098, 173, 3], np.int32),
         positions=np.array([2], np.int32),
-        label=0,
+        label=-1,
     )
     assert text.format_record(single, counts, tokenizer) == (
         "record 7 (train-00001-of-00003.tfrecord, 2): 6 tokens, 1 masked\n"
@@ -133,19 +133,21 @@ def test_a_record_is_counted_by_hand(static):
     )
     sample.add(row)
     assert sample.num_records == 2 and sample.num_full == 2
-    assert sample.lengths[10] == 2 and sample.labels.tolist() == [1, 1]
+    assert sample.lengths[10] == 2 and sample.labels.tolist() == [1, 1, 0]
     assert sample.spans[:5].tolist() == [0, 0, 2, 1, 0]
     assert sample.kinds.tolist() == [2 + 1, 1 + 3, 1]
     assert sample.num_tokens == 20 and sample.num_masked == 8 and sample.budget == 10
     assert sample.tokens[14] == 2 and sample.masked[14] == 1
     assert sample.masked[1098] == 2 and sample.masked[861] == 1
+    sample.add(row._replace(segment_a_length=10, label=schema.NO_LABEL))
+    assert sample.labels.tolist() == [1, 1, 1]
 
 
 def test_counts_of_all_records_are_those_of_the_manifest(static):
     counts, _, tokenizer = read(static)
     expected, sample = statistics(static), counts.sample
     assert sample.num_records == sum(expected["labels"].values())
-    assert sample.labels.tolist() == list(expected["labels"].values())
+    assert sample.labels.tolist() == [expected["labels"][k] for k in ("0", "1", "-1")]
     assert sample.num_tokens == expected["num_tokens"]
     assert sample.num_masked == expected["num_masked"]
     mask, keep, random = (expected["replacements"][k] for k in masking.REPLACEMENTS)
@@ -223,7 +225,7 @@ def test_tables_say_whether_the_counts_fit(static, tokenizer):
         drawn=np.array([600, 300, 200]),
         placed=np.array([650, 250, 100]),
         kinds=np.array([800, 100, 100]),
-        labels=np.array([501, 499]),
+        labels=np.array([501, 499, 1000]),
     )
     tables = tables_lib.make_tables(fitting, tokenizer)
     spans = table(tables, "Words of one masked span")
@@ -238,15 +240,16 @@ def test_tables_say_whether_the_counts_fit(static, tokenizer):
     assert "They fit the expected distribution" in replaced.note
     labels = table(tables, "Labels")
     assert labels.rows == [
-        ("0: in order", "501 (50.10%)"),
-        ("1: swapped", "499 (49.90%)"),
+        ("0: in order", "501 (25.05%)"),
+        ("1: swapped", "499 (24.95%)"),
+        ("-1: none", "1,000 (50.00%)"),
     ]
     assert "between 45.84% and 53.96%; one half is in this interval" in labels.note
 
     off = fitting._replace(
         drawn=np.array([600, 300, 300]),
         kinds=np.array([900, 50, 50]),
-        labels=np.array([600, 400]),
+        labels=np.array([600, 400, 0]),
     )
     tables = tables_lib.make_tables(off, tokenizer)
     for title, words in (

@@ -146,10 +146,9 @@ def contents(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
-def test_every_record_is_two_consecutive_segments_of_one_document(
-    tmp_path, number_tokenizer
-):
-    # Differs from the original: one record in eight of it mixes two documents.
+def test_every_record_is_consecutive_text_of_one_document(tmp_path, number_tokenizer):
+    # Differs from the original: one record in eight of it mixes two documents. Each is
+    # here whole sentences of one document, or one sentence or piece without a label.
     rng = np.random.default_rng(0)
     lengths = [rng.integers(1, 40, size=rng.integers(1, 30)) for _ in range(80)]
     lengths += [[n] for n in (1, 2, 3, 5, 30, 61, 62, 200)]  # of one sentence
@@ -161,7 +160,6 @@ def test_every_record_is_two_consecutive_segments_of_one_document(
         make_config(VOCAB_SIZE, max_seq_length=64, dupe_factor=3, heldout_rate=0.1),
     )
     ends = np.cumsum([sum(n) + 7 for n in lengths]) + 10  # the next document's start
-    dropped = 0
     for name, split in manifest.splits.items():
         parsed = read(tmp_path / "out", name, VOCAB_SIZE)
         assert len(parsed) == split.num_records
@@ -171,19 +169,19 @@ def test_every_record_is_two_consecutive_segments_of_one_document(
             assert np.array_equal(tokens, np.arange(tokens[0], tokens[-1] + 1))
             first, last = np.searchsorted(ends, tokens[[0, -1]], side="right")
             assert first == last
-            assert 5 <= len(values["input_ids"]) <= 64
-            assert min(map(len, segments(values))) >= 1
+            assert 3 <= len(values["input_ids"]) <= 64
+            a, b = segments(values)
+            has_label = values["next_sentence_labels"] != schema.NO_LABEL
+            assert len(a) and bool(len(b)) == has_label
             is_random = values["input_ids"] != reader.unmask(values)
             assert set(values["input_ids"][is_random]) <= {MASK, 5, 6}
         copies = 3 if name == schema.TRAIN else 1
         seen = collections.Counter(t for v in parsed for t in in_order(v).tolist())
-        assert max(seen.values()) <= copies  # each token at most once a copy
-        dropped += split.statistics["tokens_dropped"].get("single_word", 0)
-    assert dropped > 0
+        assert set(seen.values()) == {copies}  # each token once a copy
     assert set(manifest.splits) == {schema.TRAIN, schema.HELDOUT}
 
 
-def test_half_of_the_records_are_swapped_and_the_statistics_are_true(
+def test_half_of_the_pairs_are_swapped_and_the_statistics_are_true(
     tmp_path, number_tokenizer
 ):
     number_corpus(tmp_path / "a.txt", [[10] * 20] * 150)
@@ -197,7 +195,9 @@ def test_half_of_the_records_are_swapped_and_the_statistics_are_true(
     (split,) = manifest.splits.values()
     parsed = read(tmp_path / "out", schema.TRAIN, VOCAB_SIZE)
     labels = collections.Counter(v["next_sentence_labels"] for v in parsed)
-    low, high = stats.binom.interval(0.999, len(parsed), 0.5)
+    num_pairs = len(parsed) - labels[schema.NO_LABEL]
+    assert 0 < labels[schema.NO_LABEL] < num_pairs
+    low, high = stats.binom.interval(0.999, num_pairs, 0.5)
     assert low <= labels[schema.SWAPPED] <= high
 
     statistics = split.statistics
@@ -205,7 +205,7 @@ def test_half_of_the_records_are_swapped_and_the_statistics_are_true(
     num_masked = sum(len(v["masked_lm_ids"]) for v in parsed)
     assert split.num_documents == 150
     assert split.num_records == sum(s.num_records for s in split.shards) == len(parsed)
-    assert statistics["labels"] == {"0": labels[0], "1": labels[1]}
+    assert statistics["labels"] == {str(label): labels[label] for label in (-1, 0, 1)}
     assert statistics["num_tokens"] == num_tokens
     assert statistics["num_masked"] == num_masked
     assert statistics["masked_rate"] == pytest.approx(num_masked / num_tokens, abs=1e-6)
@@ -319,7 +319,8 @@ def test_the_split_follows_the_text_and_the_seed(tmp_path, number_tokenizer):
 
     first = held_out("a.txt")
     assert held_out("a.txt", max_seq_length=16) == first
-    assert held_out("b.txt") == first
+    # A document of one line, so one sentence, gives no pair.
+    assert held_out("b.txt", pair_loss="none") == first
     assert held_out("a.txt", seed=1) != first
     assert held_out("a.txt", heldout_rate=0.9) > first
 
@@ -388,9 +389,9 @@ def _refused(tmp_path, vocab_model, name):
             {"input": tmp_path / "latin.txt"},
             ["latin.txt, line 3", "iconv"],
         ),
-        "one word": (
+        "no pair": (
             {"input": tmp_path / "word.txt"},
-            ["no document gave", "two words"],
+            ["no training record is a pair", "data.pair_loss=none"],
         ),
         "all held out": ({"set": "data.heldout_rate=1"}, ["data.heldout_rate is 1.0"]),
         "no vocabulary": ({"vocab_model": tmp_path / "x.model"}, ["x.model"]),
@@ -424,7 +425,7 @@ def _refused(tmp_path, vocab_model, name):
         "no file",
         "empty",
         "not UTF-8",
-        "one word",
+        "no pair",
         "all held out",
         "no vocabulary",
         "text as vocabulary",

@@ -54,7 +54,7 @@ class Records(NamedTuple):
       is_masked: bool [B, S].
       num_tokens: int64 [B], without padding.
       segment_a_length: int64 [B], from [CLS] to the first [SEP].
-      labels: int64 [B], of the pairs.
+      labels: int64 [B], of the pairs; -1 without one.
       word_rows: int64 [W], the record of each word.
       word_lengths: int64 [W], its tokens.
       word_masked: int64 [W], how many of them are masked.
@@ -137,6 +137,19 @@ def resolve(features):
         np.nonzero(is_text & begins)[0],
         np.bincount(word),
         np.bincount(word, weights=is_masked[is_text]).astype(np.int64),
+    )
+
+
+def pairs_of(records):
+    """The records that have labels; the words are those of all records."""
+    has_label = records.labels >= 0
+    per_record = records._asdict()
+    return records._replace(
+        **{
+            name: per_record[name][has_label]
+            for name in per_record
+            if not name.startswith("word_")
+        }
     )
 
 
@@ -360,12 +373,14 @@ def test_static_and_dynamic_masks_follow_one_distribution(static, dynamic):
 
 
 def test_half_are_swapped_whatever_the_length(records):
+    records = pairs_of(records)
     assert is_half(records.labels.sum(), len(records.labels))
     assert independent(records.labels, quantile(records.num_tokens))
     assert independent(records.labels, records.is_masked.sum(1))
 
 
 def lengths_say_nothing_of_the_label(records):
+    records = pairs_of(records)
     length_a = records.segment_a_length - 2
     length_b = records.num_tokens - records.segment_a_length - 1
     return (
@@ -376,8 +391,9 @@ def lengths_say_nothing_of_the_label(records):
 
 
 def test_labels_do_not_depend_on_which_segment_is_longer(one_word):
-    assert len(one_word.labels) >= ENOUGH
-    assert is_half(one_word.labels.sum(), len(one_word.labels))
+    labels = pairs_of(one_word).labels
+    assert len(labels) >= ENOUGH
+    assert is_half(labels.sum(), len(labels))
     assert lengths_say_nothing_of_the_label(one_word)
 
 
@@ -389,7 +405,8 @@ def test_labels_do_not_depend_on_the_place_in_the_files(static_dir):
     manifest = manifest_lib.read_manifest(str(static_dir))
     found = reader.iter_records(str(static_dir), manifest, schema.TRAIN)
     labels, lengths = [], []
-    for values in itertools.islice(found, 20_000):
+    has_label = (v for v in found if v["next_sentence_labels"] != schema.NO_LABEL)
+    for values in itertools.islice(has_label, 20_000):
         labels.append(values["next_sentence_labels"])
         lengths.append(len(values["input_ids"]))
         assert len(values["masked_lm_ids"]) <= max(1, round(0.15 * lengths[-1]))
@@ -403,7 +420,7 @@ def test_labels_do_not_depend_on_the_place_in_the_files(static_dir):
 
 def test_half_of_next_sentences_are_random_whatever_the_length_of_a(corpus, tmp_path):
     make(corpus, tmp_path, "data.pair_loss=nsp")
-    found = read(tmp_path, "data.pair_loss=nsp")
+    found = pairs_of(read(tmp_path, "data.pair_loss=nsp"))
     assert len(found.labels) >= ENOUGH
     assert is_half(found.labels.sum(), len(found.labels))
     assert independent(found.labels, quantile(found.segment_a_length))
@@ -441,15 +458,14 @@ def one_word(one_word_dir):
 
 def test_a_tenth_of_copies_has_a_short_target_and_these_are_uniform(one_word):
     """Sentences of one token fill a target exactly, so the lengths show the targets."""
-    counts = np.bincount(one_word.num_tokens - 3, minlength=NUM_WORDS + 1)
+    counts = np.bincount(one_word.is_text.sum(1), minlength=NUM_WORDS + 1)
     targets = np.zeros(NUM_WORDS + 1, int)
     # A target gives the records that it fills, and one of the remaining tokens.
     for target in range(NUM_WORDS, 1, -1):
         num_filled, rest = divmod(NUM_WORDS, target)
         assert counts[target] >= 0 and counts[target] % num_filled == 0
         targets[target] = counts[target] // num_filled
-        if rest > 1:  # a single word gives no record
-            counts[rest] -= targets[target]
+        counts[rest] -= targets[target]
     assert targets.sum() == 200_000
     # One short target in 28 is the longest, too.
     short = 0.1 / (NUM_WORDS - 1)
@@ -529,7 +545,8 @@ def figures(lengths, length_a, labels, num_masked, ngrams, kinds, num_special):
         "instances": len(lengths),
         "ngram_words_dist": list(ngrams / np.sum(ngrams)),
         "mean_pieces_per_span": num_masked.sum() / np.sum(ngrams),
-        "sop_label1_frac": np.mean(labels),
+        "labels": np.sum(np.array(labels) >= 0),
+        "sop_label1_frac": np.mean([label for label in labels if label >= 0]),
         "len_mean": lengths.mean(),
         "padding_frac": 1 - lengths.mean() / 512,
         "full512_frac": np.mean(lengths == 512),
@@ -603,7 +620,7 @@ class OriginalsRules:
         ]
         num_masked = np.array([self._mask(a, b) for a, b, _ in pairs])
         return figures(
-            np.array([len(a) + len(b) + 3 for a, b, _ in pairs]),
+            np.array([len(a) + len(b) + 2 + bool(b) for a, b, _ in pairs]),
             [len(a) + 2 for a, _, _ in pairs],
             [label for _, _, label in pairs],
             num_masked,
@@ -626,7 +643,7 @@ class OriginalsRules:
                 if size < target and place < len(document):
                     continue
             if len(chunk) == 1 and self._is_fixed:
-                a, b, label = chunk[0][:1], chunk[0][1:], int(draw.random() < 0.5)
+                a, b, label = list(chunk[0]), [], schema.NO_LABEL
             elif len(chunk) == 1:
                 a, label = list(chunk[0]), 1
                 b = self._borrow(number, target - len(a))
@@ -758,7 +775,7 @@ def test_the_recipe_gives_the_originals_figures_except_for_fixes(ours, golden):
     assert_near(ours, golden, MASK_TOLERANCES | TEXT_TOLERANCES)
     # The fixes: random tokens, labels, truncation.
     assert ours["random_is_special"] == 0 < golden["random_is_special"]
-    num_labels = round(ours["instances"] * len(SEEDS))
+    num_labels = round(ours["labels"] * len(SEEDS))
     assert is_half(ours["sop_label1_frac"] * num_labels, num_labels)
     assert not is_half(
         golden["sop_label1_frac"] * golden["instances"], golden["instances"]

@@ -17,7 +17,9 @@ def static(
     input_ids=INPUT_IDS, positions=POSITIONS, labels=LABELS, length=4, label=1, width=2
 ):
     """The bytes of a masked record alone."""
-    _, size = example_proto.static_size(len(input_ids), len(positions), length, width)
+    _, size = example_proto.static_size(
+        len(input_ids), len(positions), length, label, width
+    )
     buffer = np.full(size + 3, 255, np.uint8)
     end = example_proto.put_static(
         buffer, 3, input_ids, positions, labels, length, label, width
@@ -30,7 +32,7 @@ def dynamic(
     input_ids=INPUT_IDS, is_word_start=IS_WORD_START, length=4, label=1, width=2
 ):
     """The bytes of a record without masks alone."""
-    _, size = example_proto.dynamic_size(len(input_ids), length, width)
+    _, size = example_proto.dynamic_size(len(input_ids), length, label, width)
     buffer = np.full(size, 255, np.uint8)
     end = example_proto.put_dynamic(
         buffer, 0, input_ids, is_word_start, length, label, width
@@ -78,7 +80,8 @@ def test_a_record_without_masks_has_a_bit_a_token():
 @pytest.mark.parametrize("width", [2, 4])
 @pytest.mark.parametrize("num_tokens", [5, 60, 127, 128, 512, 16000])
 @pytest.mark.parametrize("num_masked", [0, 1, 70])
-def test_the_bytes_are_those_of_protobuf(num_tokens, num_masked, width):
+@pytest.mark.parametrize("label", [-1, 0])
+def test_the_bytes_are_those_of_protobuf(num_tokens, num_masked, width, label):
     rng = np.random.default_rng(num_tokens)
     top = 65535 if width == 2 else 250_000
     input_ids = rng.integers(0, top, num_tokens).astype(np.int32)
@@ -89,9 +92,9 @@ def test_the_bytes_are_those_of_protobuf(num_tokens, num_masked, width):
     common = {
         "input_ids": input_ids.astype(dtype).tobytes(),
         "segment_a_length": length,
-        "next_sentence_labels": 0,
+        "next_sentence_labels": label,
     }
-    assert static(input_ids, positions, labels, length, 0, width) == protobufs_own(
+    assert static(input_ids, positions, labels, length, label, width) == protobufs_own(
         common
         | {
             "masked_lm_positions": positions.astype("<u2").tobytes(),
@@ -100,7 +103,7 @@ def test_the_bytes_are_those_of_protobuf(num_tokens, num_masked, width):
     )
     flags = rng.random(num_tokens) < 0.5
     bits = np.packbits(flags, bitorder="little").tobytes()
-    assert dynamic(input_ids, flags, length, 0, width) == protobufs_own(
+    assert dynamic(input_ids, flags, length, label, width) == protobufs_own(
         common | {"is_word_start": bits}
     )
 

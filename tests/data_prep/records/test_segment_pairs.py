@@ -14,7 +14,7 @@ EVERY_TOKEN = np.ones(5000, bool)
 
 
 class Pair(NamedTuple):
-    """Two segments, which need not be consecutive."""
+    """Two segments, which need not be consecutive; or one, and B is empty."""
 
     segment_a: np.ndarray
     segment_b: np.ndarray
@@ -46,7 +46,7 @@ def pack_all(
     pair_loss=segment_pairs.SOP,
     backward=False,
 ):
-    """The pairs of a document among others, and the tokens that are not in a pair."""
+    """The segments of a document among others, in the order of packing."""
     max_tokens = length - segment_pairs.NUM_SPECIAL_TOKENS[pair_loss]
     spans = cut(documents, is_word_start, max_tokens)
     source = stream(seed)
@@ -55,30 +55,25 @@ def pack_all(
     span, end = spans.document_spans[number : number + 2]
     if backward:
         span, end = end, span
-    start = spans.span_starts[span]
-    pairs, dropped = [], 0
+    pairs = []
     while span != end:
         found = segment_pairs.next_segments(
             spans,
             number,
-            start,
             span,
             backward,
             target,
             max_tokens,
             pair_loss,
             others,
-            is_word_start,
             source,
         )
-        if found.a_start == found.a_end:
-            dropped += abs(found.start - start)
-        else:
-            a = spans.ids[found.a_start : found.a_end]
-            b = spans.ids[found.b_start : found.b_end]
-            pairs.append(Pair(a, b, found.label))
-        start, span = found.start, found.span
-    return pairs, dropped
+        a = spans.ids[found.a_start : found.a_end]
+        b = spans.ids[found.b_start : found.b_end]
+        assert (found.label == schema.NO_LABEL) == (len(b) == 0)
+        pairs.append(Pair(a, b, found.label))
+        span = found.span
+    return pairs
 
 
 def pack(sentences, *args, **kwargs):
@@ -99,31 +94,28 @@ def in_order(pair):
 def test_two_sentences_become_one_pair_in_either_order():
     seen = set()
     for seed in range(20):
-        (pair,), dropped = pack([[1, 2, 3], [4, 5]], seed=seed)
+        (pair,) = pack([[1, 2, 3], [4, 5]], seed=seed)
         seen.add((tuple(pair.segment_a), tuple(pair.segment_b), pair.label))
-        assert not dropped
     assert seen == {((1, 2, 3), (4, 5), 0), ((4, 5), (1, 2, 3), 1)}
 
 
 def test_a_sentence_that_would_overflow_opens_the_next_chunk():
     # Differs from the original, which truncates. A chunk holds 11 - 3 = 8 tokens.
-    pairs, dropped = pack(document([3, 4, 2, 5, 1, 6]))
+    pairs = pack(document([3, 4, 2, 5, 1, 6]))
     assert [in_order(p).tolist() for p in pairs] == [
         list(range(0, 7)),
         list(range(7, 15)),
         list(range(15, 21)),
     ]
-    assert not dropped
 
 
 def test_a_document_may_be_packed_from_its_end():
-    pairs, dropped = pack(document([3, 4, 2, 5, 1, 6]), backward=True)
+    pairs = pack(document([3, 4, 2, 5, 1, 6]), backward=True)
     assert [in_order(p).tolist() for p in pairs] == [
         list(range(14, 21)),
         list(range(7, 14)),
         list(range(0, 7)),
     ]
-    assert not dropped
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -132,38 +124,36 @@ def test_segments_are_consecutive_and_no_text_is_lost(short, backward):
     rng = np.random.default_rng(1)
     for seed in range(50):
         sentences = document(rng.integers(1, 40, size=rng.integers(1, 30)), first=7)
-        pairs, dropped = pack(
-            sentences, length=37, short=short, seed=seed, backward=backward
-        )
+        pairs = pack(sentences, length=37, short=short, seed=seed, backward=backward)
         # A pair is a range of the document: ids increase by one at each token, ...
         for pair in pairs:
             tokens = in_order(pair)
             assert np.array_equal(tokens, np.arange(tokens[0], tokens[-1] + 1))
-            assert len(pair.segment_a) and len(pair.segment_b)
+            assert len(pair.segment_a)
             assert len(tokens) <= 34
-        # ... and all pairs together are the document.
+        # ... and all segments together are the document.
         num_tokens = sum(len(in_order(p)) for p in pairs)
-        assert num_tokens + dropped == sum(map(len, sentences))
+        assert num_tokens == sum(map(len, sentences))
 
 
 def test_pairs_end_where_sentences_end_whatever_the_label():
     # Differs from the original: the outer ends must not reveal the label.
     sentences = document([3, 2] * 48)  # 32 chunks of three sentences
     starts = {s[0] for s in sentences}
-    pairs, _ = pack(sentences, short=0.0)
+    pairs = pack(sentences, short=0.0)
     assert all({p.segment_a[0], p.segment_b[0]} <= starts for p in pairs)
 
 
 def test_half_of_the_pairs_are_swapped():
     sentences = document([2, 2] * 1000)
-    labels = [p.label for p in pack(sentences, length=8)[0]]
+    labels = [p.label for p in pack(sentences, length=8)]
     assert len(labels) == 1000
     low, high = stats.binom.interval(0.999, len(labels), 0.5)
     assert low <= sum(labels) <= high
 
 
 def test_the_cut_is_uniform_over_sentence_boundaries():
-    pairs, _ = pack(document([1, 1, 1, 1] * 1000), length=8, short=0.0)
+    pairs = pack(document([1, 1, 1, 1] * 1000), length=8, short=0.0)
     # max_seq_length 8 holds 5 tokens, so that chunks are 5 sentences: 4 boundaries.
     firsts = [p.segment_b if p.label else p.segment_a for p in pairs]
     counts = np.bincount([len(f) for f in firsts], minlength=5)[1:]
@@ -171,28 +161,40 @@ def test_the_cut_is_uniform_over_sentence_boundaries():
     assert stats.chisquare(counts).pvalue > 0.001
 
 
-def test_a_document_of_one_sentence_is_cut_at_a_word_boundary():
+def test_a_chunk_of_one_sentence_has_no_label():
     # Differs from the original, which takes a random document's text as segment B.
-    is_word_start = np.isin(np.arange(20), [10, 12, 15])
-    firsts = set()
-    for seed in range(60):
-        (pair,), dropped = pack([range(10, 17)], is_word_start, seed=seed)
-        assert in_order(pair).tolist() == list(range(10, 17))
-        assert not dropped
-        firsts.add(len(pair.segment_b if pair.label else pair.segment_a))
-    assert firsts == {2, 5}
+    # Sentences of 5 and 4 tokens do not fit together; those of 3 and 2 do.
+    for seed in range(20):
+        pairs = pack(document([5, 4, 3, 2]), seed=seed)
+        assert [in_order(p).tolist() for p in pairs] == [
+            list(range(0, 5)),
+            list(range(5, 12)),
+            list(range(12, 14)),
+        ]
+        assert [len(p.segment_b) > 0 for p in pairs] == [False, True, False]
+        assert [p.label == schema.NO_LABEL for p in pairs] == [True, False, True]
 
 
-def test_a_single_word_is_dropped_and_counted():
-    is_word_start = np.isin(np.arange(20), [10])
-    pairs, dropped = pack([[10, 11, 12]], is_word_start)
-    assert pairs == []
-    assert dropped == 3
+def test_a_piece_of_a_sentence_is_alone_and_has_no_label():
+    # A chunk holds 8 tokens: the sentence of 11 is cut to 8 and 3, and neither the
+    # sentence before nor the one after, which would fit, joins a piece.
+    sentences = document([2, 3, 11, 2, 3])
+    chunks = [list(range(0, 5)), list(range(5, 13)), [13, 14, 15], [16, 17, 18, 19, 20]]
+    for seed in range(20):
+        for order, backward in ((1, False), (-1, True)):
+            pairs = pack(sentences, seed=seed, backward=backward)[::order]
+            assert [in_order(p).tolist() for p in pairs] == chunks
+            assert [p.label == schema.NO_LABEL for p in pairs] == [0, 1, 1, 0]
+
+
+def test_a_single_word_is_a_record_without_a_label():
+    (pair,) = pack([[10]])
+    assert pair.segment_a.tolist() == [10] and pair.label == schema.NO_LABEL
 
 
 def test_no_documents_give_no_pairs():
-    assert pack([]) == ([], 0)
-    assert pack([[], []]) == ([], 0)
+    assert pack([]) == []
+    assert pack([[], []]) == []
 
 
 def test_a_long_sentence_is_cut_where_words_end():
@@ -213,7 +215,7 @@ def test_a_long_sentence_is_cut_where_words_end():
 def test_a_short_target_is_drawn_once_a_document():
     lengths = []
     for seed in range(3000):
-        pairs, _ = pack(document([1] * 60), length=23, short=1.0, seed=seed)
+        pairs = pack(document([1] * 60), length=23, short=1.0, seed=seed)
         chunk_lengths = [len(in_order(p)) for p in pairs]
         assert set(chunk_lengths[:-1]) == {chunk_lengths[0]}
         lengths.append(chunk_lengths[0])
@@ -224,7 +226,7 @@ def test_a_short_target_is_drawn_once_a_document():
 
 def test_the_share_of_short_targets_is_the_rate():
     long = sum(
-        len(in_order(pack(document([1] * 30), length=29, short=0.1, seed=s)[0][0])) > 25
+        len(in_order(pack(document([1] * 30), length=29, short=0.1, seed=s)[0])) > 25
         for s in range(3000)
     )
     # Of the short targets, 2 to 26, one in 25 is 26, too.
@@ -234,8 +236,8 @@ def test_the_share_of_short_targets_is_the_rate():
 
 def test_equal_streams_give_equal_pairs():
     sentences = document([3, 2, 5, 1] * 20)
-    first, second = pack(sentences, seed=4)[0], pack(sentences, seed=4)[0]
-    other = pack(sentences, seed=5)[0]
+    first, second = pack(sentences, seed=4), pack(sentences, seed=4)
+    other = pack(sentences, seed=5)
     assert [p.label for p in first] == [p.label for p in second]
     assert all(map(np.array_equal, map(in_order, first), map(in_order, second)))
     assert [p.label for p in first] != [p.label for p in other]
@@ -252,30 +254,38 @@ def test_many_cuts_of_one_sentence_all_find_room():
 
 def test_without_a_pair_loss_there_is_one_segment():
     sentences = document([3, 4, 2, 5, 1, 6])
-    pairs, dropped = pack(sentences, pair_loss=segment_pairs.NONE)
+    pairs = pack(sentences, pair_loss=segment_pairs.NONE)
     # A chunk holds 11 - 2 = 9 tokens.
     assert [p.segment_a.tolist() for p in pairs] == [
         list(range(0, 9)),
         list(range(9, 15)),
         list(range(15, 21)),
     ]
-    assert all(len(p.segment_b) == 0 and p.label == 0 for p in pairs)
-    assert dropped == 0
+    assert all(p.label == schema.NO_LABEL for p in pairs)
+
+
+def test_without_a_pair_loss_pieces_share_a_record_with_sentences():
+    pairs = pack(document([2, 3, 11, 2, 3]), pair_loss=segment_pairs.NONE)
+    # The sentence of 11 tokens is cut to 9 and 2.
+    assert [len(p.segment_a) for p in pairs] == [5, 9, 7]
 
 
 def test_next_sentence_pairs_are_half_consecutive_and_half_from_another_document():
     documents = [document([3, 2, 4] * 300), document([2, 5] * 300, first=3000)]
-    pairs, dropped = pack_all(documents, 0, length=20, pair_loss=segment_pairs.NSP)
-    assert dropped == 0 and len(pairs) > 200
-    low, high = stats.binom.interval(0.999, len(pairs), 0.5)
-    assert low <= sum(p.label for p in pairs) <= high
+    pairs = pack_all(documents, 0, length=20, pair_loss=segment_pairs.NSP)
+    assert len(pairs) > 200
+    labels = [p.label for p in pairs if p.label != schema.NO_LABEL]
+    low, high = stats.binom.interval(0.999, len(labels), 0.5)
+    assert low <= sum(labels) <= high
     place = 0
     for pair in pairs:
         # A continues the document, so that none of it is lost, ...
         assert pair.segment_a[0] == place
         place = pair.segment_a[-1] + 1
         assert len(pair.segment_a) + len(pair.segment_b) <= 17
-        if pair.label:
+        if pair.label == schema.NO_LABEL:
+            continue
+        if pair.label == 1:
             # ... B is a range of the other document that begins with a sentence ...
             assert pair.segment_b[0] in {s[0] for s in documents[1]}
         else:
@@ -286,19 +296,24 @@ def test_next_sentence_pairs_are_half_consecutive_and_half_from_another_document
     assert place == 2700
 
 
-def test_without_another_document_next_sentence_pairs_are_consecutive():
-    pairs, _ = pack(document([3, 2] * 100), pair_loss=segment_pairs.NSP)
-    assert pairs and not any(p.label for p in pairs)
+def test_without_another_document_next_sentence_pairs_have_no_label():
+    # All could only be consecutive, so that a label would say nothing.
+    pairs = pack(document([3, 2] * 100), pair_loss=segment_pairs.NSP)
+    assert pairs and all(p.label == schema.NO_LABEL for p in pairs)
 
 
-def test_a_random_second_segment_that_is_too_long_is_cut_where_a_word_ends():
-    is_word_start = np.isin(np.arange(5000), [0, 1, 2, 3, 1000, 1002, 1005])
-    documents = [[[0, 1, 2, 3]], [np.arange(1000, 1008)]]
-    seen = set()
-    for seed in range(100):
-        pairs, _ = pack_all(
-            documents, 0, is_word_start, seed=seed, pair_loss=segment_pairs.NSP
-        )
-        seen |= {(len(p.segment_a), len(p.segment_b)) for p in pairs if p.label}
-    # 8 - 1, 8 - 2 and 8 - 3 tokens are left: the last words that fit end at 5 and 5.
-    assert {(1, 5), (2, 5), (3, 5)} <= seen
+def test_random_second_segments_are_whole_sentences_or_there_is_no_label():
+    # The other document has three pieces of a sentence, and sentences of 6, 5 and 2
+    # tokens; 8 - 3 are left, where the one of 6 does not fit.
+    documents = [document([3] * 200), document([17, 6, 5, 2], first=3000)]
+    drawn, labels = set(), []
+    for seed in range(20):
+        pairs = pack_all(documents, 0, seed=seed, pair_loss=segment_pairs.NSP)
+        drawn |= {tuple((p.segment_b - 3000).tolist()) for p in pairs if p.label == 1}
+        labels += [p.label for p in pairs]
+    assert drawn == {(23, 24, 25, 26, 27), (28, 29)}
+    # The label is drawn after the segment was found: half of the pairs have label 1.
+    num_pairs = sum(label != schema.NO_LABEL for label in labels)
+    assert num_pairs > 500 and len(labels) > 2 * num_pairs
+    low, high = stats.binom.interval(0.999, num_pairs, 0.5)
+    assert low <= labels.count(1) <= high

@@ -56,7 +56,7 @@ def check(record, rules=RULES):
     data = good + record + good
     ends = np.cumsum([len(good), len(record), len(good)])
     starts = np.append(0, ends[:-1])
-    totals = np.zeros(3, np.int64)
+    totals = np.zeros(records.NUM_TOTALS, np.int64)
     bad, code = records.check_records(
         np.frombuffer(data, np.uint8), starts, ends, rules, totals
     )
@@ -65,8 +65,10 @@ def check(record, rules=RULES):
 
 
 def test_a_good_record_is_counted():
-    assert check(serialize(label=0)) == ("", [2, 27, 6])
-    assert check(serialize(masked_ids=(), positions=())) == ("", [3, 27, 4])
+    assert check(serialize(label=0)) == ("", [0, 2, 27, 6])
+    assert check(serialize(masked_ids=(), positions=())) == ("", [0, 3, 27, 4])
+    single = serialize([2, 20, 4, 9, 3], (), (), label=-1, segment_a_length=5)
+    assert check(single) == ("", [1, 2, 23, 4])
 
 
 @pytest.mark.parametrize(
@@ -91,8 +93,11 @@ def test_a_good_record_is_counted():
         ({"positions": (2, 9)}, "are on [CLS]"),
         ({"positions": (2,)}, "not one id for each position"),
         ({"masked_ids": (1, 2, 3), "positions": (1, 2, 4)}, "more masked tokens than"),
-        ({"label": 2}, "neither 0 nor 1"),
-        ({"label": 1 << 40}, "neither 0 nor 1"),
+        ({"label": 2}, "is not -1, 0 or 1"),
+        ({"label": -2}, "does not hold the features"),
+        ({"label": 1 << 40}, "is not -1, 0 or 1"),
+        ({"label": -1}, "not all of them without a label"),
+        ({"label": 0, "segment_a_length": 9}, "segment_a_length is not within"),
         ({"label": b"1"}, "does not hold the features"),
         ({"bits": [0b01100110, 0]}, "does not hold the features"),
         ({"zebra": 1}, "does not hold the features"),
@@ -122,16 +127,20 @@ def test_records_without_masks_have_one_bit_a_token(changes, fault):
 
 def test_a_single_segment_ends_with_the_record():
     rules = RULES._replace(has_pairs=False, is_dynamic=True)
-    record = serialize([2, 20, 4, 9, 3], label=0, segment_a_length=5, bits=[2])
-    totals = np.zeros(3, np.int64)
+    record = serialize([2, 20, 4, 9, 3], label=-1, segment_a_length=5, bits=[2])
+    totals = np.zeros(records.NUM_TOTALS, np.int64)
     data = np.frombuffer(record, np.uint8)
     edges = np.array([0]), np.array([len(record)])
     assert records.check_records(data, *edges, rules, totals) == (1, 0)
-    assert totals.tolist() == [0, 5, 0]
-    pair = np.frombuffer(serialize(bits=[0b01100110, 0]), np.uint8)
-    edges = np.array([0]), np.array([len(pair)])
-    _, code = records.check_records(pair, *edges, rules, totals)
-    assert "segment_a_length" in records.FAULTS[code]
+    assert totals.tolist() == [1, 0, 5, 0]
+    for changes, fault in (
+        ({}, "not -1 without a pair loss"),
+        ({"label": -1}, "segment_a_length"),
+    ):
+        pair = np.frombuffer(serialize(bits=[0b01100110, 0], **changes), np.uint8)
+        edges = np.array([0]), np.array([len(pair)])
+        _, code = records.check_records(pair, *edges, rules, totals)
+        assert fault in records.FAULTS[code]
 
 
 def test_no_change_of_a_byte_makes_the_check_read_after_a_record():

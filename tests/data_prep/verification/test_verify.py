@@ -216,7 +216,13 @@ def test_missing_directory_and_missing_manifest_are_distinguished(records, tmp_p
         (b"[]", "manifest.json: not a manifest of records: TypeError"),
         (
             b'{"format_version": 1}',
-            "manifest.json: the manifest must have format_version 2; received 1",
+            "manifest.json: the manifest must have format_version 3; received 1. Make",
+        ),
+        (
+            b'{"format_version": 2}',
+            "manifest.json: the manifest must have format_version 3; received 2 (it "
+            "cut sentences to make pairs, so that punctuation revealed labels of "
+            "pairs). Make the records again",
         ),
     ],
 )
