@@ -139,9 +139,9 @@ def naming_damage(path: str) -> Iterator[None]:
     """Raises TensorFlow's errors for damaged files as one line."""
     try:
         yield
-    except checkpointer.TRANSIENT_STORAGE_ERRORS:
-        raise
     except (tf.errors.OpError, IndexError, UnicodeDecodeError) as error:
+        if checkpointer.is_unreachable(error):
+            raise
         reason = str(error).strip().split("\n")[0]
         raise ValueError(
             f"the checkpoint {path} cannot be read: {reason}. It is damaged, or parts "

@@ -141,7 +141,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault in (KILL, "reset"):
             self._reset()
             return
-        if fault in ("429", "503"):
+        if fault is not None and fault.isdigit():
             answer = gcs_storage.Refused(int(fault), "injected").answer
         else:
             answer = self._storage.answer(
