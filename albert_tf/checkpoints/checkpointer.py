@@ -279,6 +279,7 @@ def _existing(model_dir: str) -> list[str]:
         return list(state.all_model_checkpoint_paths)
     path = os.path.join(model_dir, schema.CHECKPOINT_FILE)
     if tf.io.gfile.exists(path):
+        files.read_bytes(path)  # TensorFlow would return None in an outage
         raise ValueError(
             f"{path}, which names the newest checkpoint, cannot be read. If the "
             "storage is unavailable, repeat the command later; else give another "
