@@ -20,9 +20,6 @@ _CLIENT_TEXT = re.compile(
 # Of network file systems. A full or damaged local disk needs a person.
 _ERROR_NUMBERS = frozenset(
     [
-        errno.ECONNABORTED,
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
         errno.EHOSTDOWN,
         errno.EHOSTUNREACH,
         errno.ENETDOWN,

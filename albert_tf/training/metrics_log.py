@@ -137,10 +137,8 @@ class MetricsLog:
         return self
 
     def __exit__(self, kind, *_) -> None:
-        """Closes the progress bar and, if nothing failed, the summaries."""
-        if kind is None:
-            self.close()
-        else:
+        """Closes the progress bar; after an error, writes what is not written yet."""
+        if kind is not None:
             self.flush()
         self._bar.close()
 
@@ -195,9 +193,11 @@ class _Output:
             self._attempt()
 
     def flush(self) -> None:
-        """Writes if it failed the last time."""
+        """Writes if it failed the last time; says if it fails again."""
         if self._pauses.num_failures:
             self._attempt()
+        if self._pauses.num_failures:
+            self._warn(f"{self._name}: the last rows are lost")
 
     def _attempt(self) -> None:
         has_failed = self._pauses.num_failures > 0

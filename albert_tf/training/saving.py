@@ -71,7 +71,8 @@ class Saver:
                 lambda: self._checkpointer.save(step, metric, wait=True),
             )
         else:
-            self._checkpointer.save(step, metric)
+            with self._watch.task(f"the save of step {step}"):
+                self._checkpointer.save(step, metric)
 
     def mark_best(self, step: int, metric: float) -> None:
         """Marks the checkpoint of `step`, which is written, as the best so far.

@@ -12,7 +12,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +21,7 @@ import tf_keras
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
 from albert_tf.checkpoints import run_dir
 from albert_tf.core import config as config_lib
+from albert_tf.core import failures
 from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
 from albert_tf.optim import layer_decay, optimizers
@@ -273,7 +274,8 @@ class Trainer:
         while True:
             best = None
             if not stopping and self._is_evaluation_due():
-                values, best = self._evaluate(self.step)
+                with self._saving_in_outage(is_saved):
+                    values, best = self._evaluate(self.step)
                 stopping = values is None
                 metrics = values or metrics
             is_last = self.step == run.num_steps
@@ -406,6 +408,16 @@ class Trainer:
         # An earlier one may be better, but could not be saved.
         is_best = self._is_better(metric, self.checkpointer.best)
         return values, metric if is_best else None
+
+    @contextlib.contextmanager
+    def _saving_in_outage(self, is_saved: bool) -> Iterator[None]:
+        """Saves if a storage is away for what is within: the state is whole."""
+        try:
+            yield
+        except (OSError, tf.errors.OpError) as error:
+            if failures.is_outage(error) and not is_saved:
+                self._saver.save(self.step, wait=True)
+            raise
 
     def _is_better(self, metric: float, best: dict[str, Any] | None) -> bool:
         sign = 1.0 if self.config.train.best_metric.endswith("loss") else -1.0

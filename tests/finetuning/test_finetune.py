@@ -10,7 +10,7 @@ import tensorflow as tf
 from albert_tf import ensemble, evaluate, finetune
 from albert_tf.tasks import predictions as predictions_lib
 from albert_tf.training import trainer
-from tests.support import binaries, small_task
+from tests.support import binaries, heartbeats, small_task
 
 pytestmark = pytest.mark.slow
 
@@ -95,12 +95,15 @@ def test_a_checkpoint_is_scored_alone(tuned, table, tmp_path, capsys):
 
 
 def test_a_finished_run_changes_nothing_when_it_is_called_again(
-    tuned, pretrained, table
+    tuned, pretrained, table, monkeypatch
 ):
     before = (tuned / "metrics.jsonl").read_text()
     longer = ("train.num_steps=60", "train.eval_every_steps=20")
+    beats = heartbeats.record(monkeypatch, "task")
     binaries.run(finetune, *small_task.arguments(pretrained, table, tuned, *longer))
     assert (tuned / "metrics.jsonl").read_text() == before
+    # The watchdog saw the batches of 23 and of 9 examples.
+    assert beats["the prediction with the best checkpoint"] == 2 + 1
 
 
 def test_an_interrupted_run_ends_bitwise_as_one_that_was_not(

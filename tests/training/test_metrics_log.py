@@ -81,13 +81,11 @@ def test_rows_are_the_same_after_a_time_without_the_file(
 
 
 def _clearing(clear):
-    """`MetricsLog.close` at whose first call the file can be written again."""
-    close, calls = metrics_log.MetricsLog.close, []
+    """`MetricsLog.close` before which the file can be written again."""
+    close = metrics_log.MetricsLog.close
 
     def clear_and_close(log):
-        if not calls:
-            clear()
-        calls.append(log)
+        clear()
         close(log)
 
     return clear_and_close
@@ -124,7 +122,7 @@ def test_a_writer_of_summaries_that_fails_is_replaced_and_loses_nothing(
 
 
 def test_attempts_are_not_made_again_at_once_while_the_storage_is_away(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, capsys
 ):
     attempts = []
 
@@ -134,8 +132,11 @@ def test_attempts_are_not_made_again_at_once_while_the_storage_is_away(
 
     monkeypatch.setattr(metrics_log.files, "write_bytes", fail)
     assert _log(tmp_path / "run") == []
-    # The first row, at once again with the second, and at the end.
-    assert len(attempts) == 3 + 1
+    # With the first row, at once again with the second, and at the end.
+    assert len(attempts) == 3
+    said = capsys.readouterr().err
+    assert said.count("metrics.jsonl cannot be written: no answer") == 1
+    assert said.count("metrics.jsonl: the last rows are lost") == 1
 
 
 def test_pauses_double_from_ten_seconds_to_ten_minutes(monkeypatch):

@@ -1,6 +1,5 @@
 """The run as a whole: it learns, resumes exactly, evaluates, and refuses bad input."""
 
-import contextlib
 import hashlib
 import json
 import shutil
@@ -15,8 +14,8 @@ from albert_tf.checkpoints import checkpointer
 from albert_tf.core import config_io
 from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
-from albert_tf.training import metrics_log, pretraining, watchdog
-from tests.support import binaries, small_run
+from albert_tf.training import metrics_log, pretraining
+from tests.support import binaries, heartbeats, small_run
 from tests.support import training_processes as processes
 
 
@@ -268,7 +267,7 @@ def test_a_run_whose_storage_fails_for_a_while_ends_as_one_undisturbed(
 
     monkeypatch.setattr(tf.train.Checkpoint, "write", write_among_obstacles)
     monkeypatch.setattr(checkpointer.Checkpointer, "check", wait_and_check)
-    batches = _count_evaluated_batches(monkeypatch)
+    beats = heartbeats.record(monkeypatch, "evaluation")
     _train(data_dir, run)
     said = capsys.readouterr().err
     assert said.count("model.ckpt-6 could not be written: ") == 1
@@ -278,21 +277,8 @@ def test_a_run_whose_storage_fails_for_a_while_ends_as_one_undisturbed(
     assert processes.largest_difference(whole, other) == 0.0
     assert processes.computed_rows(run) == processes.computed_rows(twelve)
     split = manifest_lib.read_manifest(str(data_dir)).splits[schema.HELDOUT]
-    assert batches == [-(-split.num_records // 16)] * 3
-
-
-def _count_evaluated_batches(monkeypatch) -> list[int]:
-    """Returns the batches of each evaluation as the watchdog sees them."""
-    found, evaluation = [], watchdog.Watchdog.evaluation
-
-    @contextlib.contextmanager
-    def counting(watch, step):
-        with evaluation(watch, step):
-            yield
-            found.append(int(watch._heartbeat) + 1)
-
-    monkeypatch.setattr(watchdog.Watchdog, "evaluation", counting)
-    return found
+    num_batches = -(-split.num_records // 16)
+    assert beats == dict.fromkeys([0, 6, 12], num_batches - 1) and num_batches > 1
 
 
 # ---- Flags of the binary ----
