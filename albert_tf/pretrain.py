@@ -4,7 +4,8 @@ python -m albert_tf.pretrain --config=configs/albert_base.py \
     --data_dir=RECORDS --model_dir=RUN [--set train.batch_size=512 ...]
 
 The same command resumes an interrupted run. SIGTERM saves and exits with code 75,
-Ctrl-C saves and exits with 130; if another worker is lost, the code is 75 too.
+Ctrl-C saves and exits with 130. The code is also 75 if another worker is lost, if the
+storage cannot be reached, and if the run hangs: the same command resumes.
 """
 
 import os

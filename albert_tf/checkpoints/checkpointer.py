@@ -8,19 +8,11 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.core import files
+from albert_tf.core import failures, files
 from albert_tf.data import schema
 
 BEST_FILE = "best_checkpoint.json"
 _NAME = "model.ckpt"
-# Raised while a storage cannot be reached; none of them says that a file is damaged.
-TRANSIENT_STORAGE_ERRORS = (
-    tf.errors.AbortedError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.UnauthenticatedError,
-    tf.errors.UnavailableError,
-)
 
 
 class Checkpointer:
@@ -29,7 +21,10 @@ class Checkpointer:
     A thread writes a checkpoint from copies of the variables while training continues.
     A checkpoint counts once it is complete: then the file `checkpoint`, which names the
     newest, is replaced, and older checkpoints are removed except the last `keep` and
-    the best.
+    the best. After a failure everything is as before the save, which may be repeated.
+
+    Attributes:
+      best: `step` and `metric` of the best checkpoint, or None.
     """
 
     def __init__(
@@ -52,9 +47,12 @@ class Checkpointer:
         self._is_chief = is_chief
         self._paths = _existing(model_dir)
         self._begun: str | None = None
+        self._writer: threading.Thread | None = None
+        self._is_published = False
         self._failure: Exception | None = None
-        self._lock = threading.Lock()
         self.best = _read_best(model_dir)
+        self._best_before = self.best
+        self._is_best_written = True
 
     def restore(self, use_previous: bool = False) -> tuple[int | None, list[str]]:
         """Restores the newest checkpoint.
@@ -104,76 +102,138 @@ class Checkpointer:
           wait: whether to return only once the checkpoint is complete.
 
         Raises:
-          OSError: the previous checkpoint could not be written.
-          tf.errors.OpError: with `wait`, this checkpoint cannot be written.
+          OSError: the previous checkpoint, or with `wait` this one, could not be
+            written.
         """
         if self._is_chief:
             self.wait()
-        best = None
+        self._best_before = self.best
         if metric is not None:
-            # Every process of a run must know it: early stopping depends on it.
-            best = self.best = {"step": step, "metric": metric}
+            # Every process of a run must know it.
+            self.best, self._is_best_written = {"step": step, "metric": metric}, False
         if not self._is_chief:
             return
-        path = self._path_of(step)
-
-        def publish(written: str) -> None:
-            with self._lock:
-                try:
-                    self._publish(written, best)
-                except (OSError, tf.errors.OpError) as error:
-                    if wait:
-                        raise
-                    self._failure = error  # raised by `wait`, in the other thread
-
-        self._begun = path
-        # TensorFlow's thread reports an error only at the next save; the last save is
-        # synchronous, so that its error is not lost.
-        options = tf.train.CheckpointOptions(
-            enable_async=not wait, experimental_write_callbacks=[publish]
+        self._begun, self._is_published, self._failure = (
+            self._path_of(step),
+            False,
+            None,
         )
-        self._checkpoint.write(path, options)
+        options = tf.train.CheckpointOptions(
+            enable_async=not wait, experimental_write_callbacks=[self._publish]
+        )
+        if wait:
+            try:
+                self._checkpoint.write(self._begun, options)
+            except (OSError, tf.errors.OpError) as error:
+                self._failure = error
+            self.check()
+        else:
+            self._checkpoint.write(self._begun, options)
+            # TensorFlow's thread says nothing when it ends; this one ends with it.
+            self._writer = threading.Thread(target=self._checkpoint.sync, daemon=True)
+            self._writer.start()
 
-    def wait(self) -> None:
-        """Waits until the checkpoint that was started is written.
+    @property
+    def is_writing(self) -> bool:
+        """Whether a thread is writing a checkpoint."""
+        return self._writer is not None and self._writer.is_alive()
+
+    def check(self) -> bool:
+        """Returns, once for each save, whether its checkpoint is complete by now.
 
         Raises:
-          OSError: it could not be.
+          OSError: it could not be written. Raised once.
         """
-        if self._begun is None:
-            return
-        self._checkpoint.sync()
-        with self._lock:
-            if self._begun not in self._paths:
-                reason = self._failure or "is the disk full, or the directory removed?"
-                raise OSError(
-                    f"the checkpoint {self._begun} could not be written: {reason}"
-                )
+        if self._begun is None or self.is_writing:
+            return False
+        path, was_async = self._begun, self._writer is not None
+        self._begun = self._writer = None
+        if self._is_published:
+            return True
+        self.best, self._is_best_written = self._best_before, False
+        if self._failure is None and was_async:
+            self._failure = self._take_error(path)
+        raise OSError(
+            f"the checkpoint {path} could not be written: {self._failure}"
+        ) from self._failure
+
+    def wait(self) -> bool:
+        """Waits until the checkpoint that was started is written.
+
+        Returns and raises as `check`.
+        """
+        if self._writer is not None:
+            self._writer.join()
+        return self.check()
 
     def mark_best(self, step: int, metric: float) -> None:
-        """Marks the checkpoint of `step`, which is written, as the best so far."""
+        """Marks the checkpoint of `step`, which is written, as the best so far.
+
+        Raises:
+          OSError: the mark could not be written; the next save writes it.
+        """
         if self._is_chief:
             self.wait()
-        self.best = {"step": step, "metric": metric}
-        if self._is_chief:
-            self._write_best(self.best)
+        self.best, self._is_best_written = {"step": step, "metric": metric}, False
+        if not self._is_chief:
+            return
+        try:
+            self._write_best()
+        except (OSError, tf.errors.OpError) as error:
+            raise OSError(
+                f"the best checkpoint could not be marked: {error}"
+            ) from error
 
-    def _publish(self, path: str, best: dict | None) -> None:
-        """Makes a complete checkpoint the newest, and removes those not to be kept."""
+    def save_copy(self, folder: str, step: int, metric: float | None = None) -> None:
+        """Saves to another directory.
+
+        Its files, copied to the run's directory, are the run's newest checkpoint.
+
+        Args:
+          folder: a directory that exists.
+          step: the present step.
+          metric: as `save` takes it.
+
+        Raises:
+          OSError: a file cannot be written.
+          tf.errors.OpError: likewise.
+        """
+        path = path_of_step(folder, step)
+        self._checkpoint.write(path)
+        best = self.best if metric is None else {"step": step, "metric": metric}
         if best is not None:
-            self._write_best(best)
-        paths = [known for known in self._paths if known != path] + [path]
-        kept = paths[-self._keep :]
-        if self.best:
-            best_path = self._path_of(self.best["step"])
-            kept = [known for known in paths if known in kept or known == best_path]
-        # Read by tf.train.latest_checkpoint; relative, so that the directory may move.
-        names = [os.path.basename(known) for known in kept]
-        lines = [f'model_checkpoint_path: "{os.path.basename(path)}"']
-        lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-        text = "".join(f"{line}\n" for line in lines)
-        files.write_bytes(self._path(schema.CHECKPOINT_FILE), text.encode())
-        self._paths = kept
+            files.write_json(os.path.join(folder, BEST_FILE), best)
+        _write_list(folder, [*self._paths, path])
+
+    def _take_error(self, path: str) -> Exception | None:
+        """Returns the error of the asynchronous write that has ended without success.
+
+        TensorFlow raises it at the next write, which it does not start.
+        """
+        try:
+            self._checkpoint.write(path, tf.train.CheckpointOptions(enable_async=True))
+        except (OSError, tf.errors.OpError) as error:
+            return error
+        raise RuntimeError("TensorFlow did not say why a checkpoint was not written")
+
+    def _publish(self, path: str) -> None:
+        """Makes a complete checkpoint the newest, and removes those not to be kept.
+
+        Called by the thread that wrote it, which would keep an error for the next save.
+        """
+        try:
+            if not self._is_best_written:
+                self._write_best()
+            paths = [known for known in self._paths if known != path] + [path]
+            kept = paths[-self._keep :]
+            if self.best:
+                best_path = self._path_of(self.best["step"])
+                kept = [known for known in paths if known in kept or known == best_path]
+            _write_list(self._model_dir, kept)
+        except (OSError, tf.errors.OpError) as error:
+            self._failure = error
+            return
+        self._paths, self._is_published = kept, True
         # A file that cannot be removed now is removed after the next save.
         with contextlib.suppress(OSError, tf.errors.OpError):
             self._remove_older(step_of(path))
@@ -190,9 +250,13 @@ class Checkpointer:
             if is_checkpoint and stem not in kept and step_of(stem) < newest:
                 tf.io.gfile.remove(self._path(name))
 
-    def _write_best(self, best: dict) -> None:
-        text = json.dumps(best) + "\n"
-        files.write_bytes(self._path(BEST_FILE), text.encode())
+    def _write_best(self) -> None:
+        path = self._path(BEST_FILE)
+        if self.best is not None:
+            files.write_json(path, self.best)
+        elif files.exists(path):  # of a checkpoint that was not completed
+            files.remove(path)
+        self._is_best_written = True
 
     def _path_of(self, step: int) -> str:
         return path_of_step(self._model_dir, step)
@@ -215,12 +279,26 @@ def _existing(model_dir: str) -> list[str]:
         return list(state.all_model_checkpoint_paths)
     path = os.path.join(model_dir, schema.CHECKPOINT_FILE)
     if tf.io.gfile.exists(path):
+        files.read_bytes(path)  # TensorFlow would return None in an outage
         raise ValueError(
             f"{path}, which names the newest checkpoint, cannot be read. If the "
             "storage is unavailable, repeat the command later; else give another "
             "--model_dir"
         )
     return []
+
+
+def _write_list(folder: str, paths: list[str]) -> None:
+    """Writes the file that names checkpoints, the newest last.
+
+    It is read by tf.train.latest_checkpoint. The names in it are relative, so that the
+    directory may move.
+    """
+    names = [os.path.basename(path) for path in paths]
+    lines = [f'model_checkpoint_path: "{names[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
+    text = "".join(f"{line}\n" for line in lines)
+    files.write_bytes(os.path.join(folder, schema.CHECKPOINT_FILE), text.encode())
 
 
 def _read_best(model_dir: str) -> dict | None:
@@ -237,6 +315,12 @@ def _read_best(model_dir: str) -> dict | None:
             f"{path} must name the step of the best checkpoint; received {best!r}"
         )
     return best
+
+
+def is_unreachable(error: Exception) -> bool:
+    """Returns whether an error says nothing about the file that was to be read."""
+    is_denied = isinstance(error, tf.errors.PermissionDeniedError)
+    return is_denied or failures.is_outage(error)
 
 
 def step_of(path: str) -> int:
@@ -288,9 +372,9 @@ def _named_errors(path: str):
     """Raises TensorFlow's errors for a checkpoint that does not fit as one line."""
     try:
         yield
-    except TRANSIENT_STORAGE_ERRORS:
-        raise
     except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
+        if is_unreachable(error):
+            raise
         reason = str(error).strip().split("\n")[0]
         raise ValueError(
             f"the checkpoint {path} cannot be restored into this model: {reason}. It "

@@ -124,9 +124,12 @@ def checkpoint_path(init_checkpoint: str) -> str:
         "checkpoint such as RUN/model.ckpt-500"
     )
     with naming_damage(init_checkpoint):
-        if tf.io.gfile.isdir(init_checkpoint):
+        if files.is_folder(init_checkpoint):
             path = tf.train.latest_checkpoint(init_checkpoint)
             if path is None:
+                named = os.path.join(init_checkpoint, schema.CHECKPOINT_FILE)
+                if files.exists(named):
+                    files.read_bytes(named)  # TensorFlow returns None in an outage
                 raise ValueError(f"{rule}; {init_checkpoint} holds no checkpoint")
             return path
         if not tf.io.gfile.exists(f"{init_checkpoint}.index"):
@@ -139,9 +142,9 @@ def naming_damage(path: str) -> Iterator[None]:
     """Raises TensorFlow's errors for damaged files as one line."""
     try:
         yield
-    except checkpointer.TRANSIENT_STORAGE_ERRORS:
-        raise
     except (tf.errors.OpError, IndexError, UnicodeDecodeError) as error:
+        if checkpointer.is_unreachable(error):
+            raise
         reason = str(error).strip().split("\n")[0]
         raise ValueError(
             f"the checkpoint {path} cannot be read: {reason}. It is damaged, or parts "

@@ -30,6 +30,7 @@ _UNREACHABLE_SECONDS = 30 * 60
 _FIRST_CONTACT_SECONDS = 10 * 60
 _DELETE_ATTEMPTS = 3
 _STATE_ATTEMPTS = 20
+_LONGEST_PAUSE_SECONDS = 10 * 60
 _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -183,6 +184,8 @@ def _run_to_the_end(plan: plans.Plan, options: Options) -> None:
             _wait_until_ready(plan.machines, _CREATE_HOURS, options.poll_seconds)
             condition = plans.Condition.READY
         if condition is plans.Condition.READY:
+            # The storage may be away: then it ends at once, again and again.
+            time.sleep(min(restarts * options.poll_seconds, _LONGEST_PAUSE_SECONDS))
             _succeed(plan.stop)
             if not _succeed(plan.start):
                 raise CloudError("could not start it again; its message is above")

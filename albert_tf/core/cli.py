@@ -1,12 +1,13 @@
 """Start of every binary, and one-line errors for what a user can fix."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from absl import app, flags, logging
 
-from albert_tf.core import files
+from albert_tf.core import failures, files
 
 
 def run(
@@ -26,7 +27,8 @@ def run(
 def user_errors() -> Iterator[None]:
     """Ends the process with `error: …` on one line, exit code 1, no traceback.
 
-    For what a user can fix: values, files, and TensorFlow's errors about files. Any
+    For what a user can fix: values, files, and TensorFlow's errors about files. The
+    exit code is 75 (EX_TEMPFAIL) for an outage of the storage, which needs no fix. Any
     other exception is a bug and keeps its traceback. Ctrl-C ends the process with a
     line and the shell's exit code for it, 130.
     """
@@ -38,8 +40,11 @@ def user_errors() -> Iterator[None]:
         )
         sys.exit(130)
     except _user_errors() as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(1)
+        line = f"error: {failures.one_line(error)}"
+        if failures.is_outage(error):
+            line += ". The storage cannot be reached; give the same command again later"
+        print(line, file=sys.stderr)
+        sys.exit(os.EX_TEMPFAIL if failures.is_outage(error) else 1)
 
 
 def _user_errors() -> tuple[type[BaseException], ...]:

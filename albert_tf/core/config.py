@@ -233,8 +233,11 @@ class TrainConfig(validation.Section, name="train"):
 
     A step is skipped if its loss or gradient is not finite, or if its loss is more than
     `max_loss_rise` nats above the running mean of about 100 steps. Up to
-    `max_skipped_steps` of them are counted; one more ends the run. If no step is done
-    within `stall_seconds`, that is logged. `jit_compile` is what XLA compiles: "on" the
+    `max_skipped_steps` of them are counted; one more ends the run. If no step, no batch
+    of an evaluation or no save is done within `stall_seconds`, that is logged; after
+    `hang_seconds`, which a compilation must not take, the process ends, and the same
+    command resumes. If checkpoints cannot be written for `save_retry_seconds`, the run
+    ends. `jit_compile` is what XLA compiles: "on" the
     whole forward and backward pass, "off" nothing; "auto" is "on" with an accelerator,
     and on a CPU compiles only the operations between matrix products. `remat` trades
     time for memory: the backward pass computes the activations within "attention", or
@@ -257,6 +260,8 @@ class TrainConfig(validation.Section, name="train"):
     max_loss_rise: float = validation.above(0, default=3.0)
     max_skipped_steps: int = validation.at_least(0, default=0)
     stall_seconds: float = validation.above(0, default=120.0)
+    hang_seconds: float = validation.above(0, default=1800.0)
+    save_retry_seconds: float = validation.at_least(0, default=3600.0)
     compute_dtype: str = validation.one_of(COMPUTE_DTYPES, default="float32")
     jit_compile: str = validation.one_of(JIT_COMPILE, default="auto")
     remat: str = validation.one_of(REMATS, default="none")

@@ -137,7 +137,10 @@ def exists(path: str) -> bool:
 
 def is_folder(path: str) -> bool:
     """Returns whether there is a directory."""
-    return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
+    if not is_remote(path):
+        return os.path.isdir(path)
+    # isdir would say False of a storage that does not answer.
+    return _gfile().exists(path) and _gfile().stat(path).is_directory
 
 
 def is_new_or_empty(path: str) -> bool:

@@ -250,7 +250,11 @@ class SeedRun:
         best_path = checkpointer_lib.best_path(model_dir)
         if best_path is not None:
             checkpointer_lib.restore_parts(best_path, model=trainer.model)
-        with preemption.StopRequest(self.signals.stop) as request:
+        with (
+            preemption.StopRequest(self.signals.stop) as request,
+            trainer.make_watchdog() as watch,
+            watch.task("the prediction with the best checkpoint"),
+        ):
             try:
                 calibration, scores = self._predict_all(
                     predict, model_dir, trainer.is_chief

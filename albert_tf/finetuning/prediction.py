@@ -31,7 +31,7 @@ def make_predict(
       batcher: of the items.
       batch_size: items per batch and device.
       jit_compile: `train.jit_compile`.
-      signals: its `stop` interrupts the computation.
+      signals: its `stop` interrupts the computation; its `heartbeat` counts batches.
       encode: as `model.infer` takes it.
 
     Returns:
@@ -57,6 +57,7 @@ def make_predict(
 
     @tf.function(autograph=False)
     def take(iterator):
+        signals.heartbeat.assign_add(1)
         features = next(iterator)
         stop = signals.stop.read_value()
         return strategies.run_on_replicas(strategy, on_replica, (features, stop))

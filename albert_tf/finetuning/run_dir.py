@@ -24,6 +24,8 @@ _CHANGEABLE = (
     "keep_checkpoints",
     "eval_batch_size",
     "stall_seconds",
+    "hang_seconds",
+    "save_retry_seconds",
     "max_skipped_steps",
 )
 

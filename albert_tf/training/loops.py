@@ -72,7 +72,8 @@ class Signals(tf.Module):
 
     stop: float32 scalar, set above 0 by the host to end the loop.
     heartbeat: int64 scalar, set by the loop: -1 before it began, then 2 n while it
-      waits for the batch of its n-th step, and 2 n + 1 while it takes that step.
+      waits for the batch of its n-th step, and 2 n + 1 while it takes that step; in an
+      evaluation, n during its n-th batch.
     """
 
     def __init__(self):
@@ -214,6 +215,7 @@ def make_evaluation(
         return strategies.sum_over_replicas(numbers)
 
     def step(iterator, sums):
+        signals.heartbeat.assign_add(1)
         features = next(iterator)
         return sums + tf.cast(
             strategies.run_on_replicas(

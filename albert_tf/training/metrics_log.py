@@ -7,12 +7,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 import tqdm
 
-from albert_tf.core import files
+from albert_tf.core import failures, files
+from albert_tf.training import pauses
 
 METRICS_FILE = "metrics.jsonl"
 _ROW_KEYS = ("split", "step", "seconds", "begun_at")
@@ -38,6 +39,9 @@ class MetricsLog:
     the metrics by name. Rows later than the restored step are dropped, because a run
     that resumes there makes them again. Only the chief of several processes writes;
     the others keep the rows and print warnings only.
+
+    A row that cannot be written is kept and written with a later one: no failure of the
+    storage ends a run here.
     """
 
     def __init__(
@@ -54,11 +58,17 @@ class MetricsLog:
         self._rows = [row for row in rows if row["step"] <= first_step]
         self._seconds_before = self._rows[-1]["seconds"] if self._rows else 0.0
         self._started = time.monotonic()
-        self._has_written = False
+        # None: the file must be written whole, without the rows that are dropped.
+        self._num_written: int | None = None
+        self._num_before = self._num_summarized = len(self._rows)
         self._model_dir = model_dir
         self._first_step = first_step
         self._is_chief = is_chief
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        self._outputs = [
+            _Output(METRICS_FILE, self._write_rows, self.warn),
+            _Output("the summaries of TensorBoard", self._write_summaries, self.warn),
+        ]
         self._bar = tqdm.tqdm(
             total=num_steps,
             initial=first_step,
@@ -87,19 +97,23 @@ class MetricsLog:
             **values,
         }
         self._rows.append(row)
-        if not self._is_chief:
-            return
-        if self._has_written and not files.is_remote(self._path):
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-        else:
-            # First without the rows that are dropped; a gs:// file is written whole.
-            lines = [json.dumps(row) + "\n" for row in self._rows]
-            files.write_bytes(self._path, "".join(lines).encode())
-            self._has_written = True
-        with self._writer(split).as_default(step):
-            for name, value in values.items():
-                tf.summary.scalar(name, value)
+        for output in self._outputs if self._is_chief else ():
+            output.write()
+
+    def flush(self) -> None:
+        """Writes the rows that could not be written earlier."""
+        for output in self._outputs if self._is_chief else ():
+            output.flush()
+
+    def close(self) -> None:
+        """Writes the rows that are not written yet, and closes the summaries."""
+        self.flush()
+        try:
+            for writer in self._writers.values():
+                writer.close()
+        except (OSError, tf.errors.OpError) as error:
+            self.warn(f"the last summaries are lost: {failures.one_line(error)}")
+        self._writers = {}
 
     def progress(self, step: int, values: Mapping[str, float]) -> None:
         """Moves the progress bar to `step`, with `values` after it."""
@@ -123,13 +137,81 @@ class MetricsLog:
         return self
 
     def __exit__(self, kind, *_) -> None:
-        """Closes the progress bar and, if nothing failed, the summaries."""
+        """Closes the progress bar; after an error, writes what is not written yet."""
+        if kind is not None:
+            self.flush()
         self._bar.close()
-        for writer in self._writers.values() if kind is None else ():
-            writer.close()
+
+    def _write_rows(self) -> None:
+        if self._num_written is None or files.is_remote(self._path):
+            # A gs:// file is always written whole.
+            lines = [json.dumps(row) + "\n" for row in self._rows]
+            files.write_bytes(self._path, "".join(lines).encode())
+        else:
+            lines = [json.dumps(row) + "\n" for row in self._rows[self._num_written :]]
+            # Until it succeeds: a part of a line may be written.
+            self._num_written = None
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write("".join(lines))
+        self._num_written = len(self._rows)
+
+    def _write_summaries(self) -> None:
+        try:
+            for row in self._rows[self._num_summarized :]:
+                with self._writer(row["split"]).as_default(row["step"]):
+                    for name, value in row.items():
+                        if name not in _ROW_KEYS:
+                            tf.summary.scalar(name, value)
+        except (OSError, tf.errors.OpError):
+            # The file may lack earlier rows too, so all go into another one.
+            self._writers, self._num_summarized = {}, self._num_before
+            raise
+        self._num_summarized = len(self._rows)
 
     def _writer(self, split: str) -> tf.summary.SummaryWriter:
         if split not in self._writers:
             folder = os.path.join(self._model_dir, "summaries", split)
             self._writers[split] = tf.summary.create_file_writer(folder)
         return self._writers[split]
+
+
+class _Output:
+    """Writes rows when they come, or after a failure later."""
+
+    def __init__(
+        self, name: str, write_rows: Callable[[], None], warn: Callable[[str], None]
+    ):
+        """Takes the name, what writes the rows that are missing, and a log."""
+        self._name = name
+        self._write_rows = write_rows
+        self._warn = warn
+        self._pauses = pauses.Pauses()
+
+    def write(self) -> None:
+        """Writes, unless it failed a short while ago."""
+        if self._pauses.is_due:
+            self._attempt()
+
+    def flush(self) -> None:
+        """Writes if it failed the last time; says if it fails again."""
+        if self._pauses.num_failures:
+            self._attempt()
+        if self._pauses.num_failures:
+            self._warn(f"{self._name}: the last rows are lost")
+
+    def _attempt(self) -> None:
+        has_failed = self._pauses.num_failures > 0
+        try:
+            self._write_rows()
+        except (OSError, tf.errors.OpError) as error:
+            self._pauses.failed()
+            if not has_failed:
+                reason = failures.one_line(error)
+                self._warn(
+                    f"{self._name} cannot be written: {reason}. The rows are in "
+                    "memory, and will be written as soon as they can be"
+                )
+            return
+        self._pauses.succeeded()
+        if has_failed:
+            self._warn(f"{self._name}: all rows are written again")

@@ -12,7 +12,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -21,15 +21,18 @@ import tf_keras
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
 from albert_tf.checkpoints import run_dir
 from albert_tf.core import config as config_lib
+from albert_tf.core import failures
 from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
 from albert_tf.optim import layer_decay, optimizers
 from albert_tf.training import (
+    hangs,
     loops,
     metrics_log,
     objectives,
     preemption,
     profiling,
+    saving,
     throughput,
     train_step,
     trust_ratios,
@@ -206,30 +209,58 @@ class Trainer:
 
         Raises:
           FloatingPointError: a step failed, and no more may be skipped.
+          OSError: checkpoints could not be written for `train.save_retry_seconds`.
           preemption.Stopped: the process was asked to end; all is saved.
         """
         # ---- Data and loop ----
         self._input_fn_at, self._evaluation = input_fn_at, evaluation
         self._batches, self._loop = self._batches_at(self.step), self.make_loop()
         on_checked()
+        self._hangs = hangs.HangRecord(self.model_dir, self.is_chief)
+        self._hangs.passed(self.step)
         # ---- Log ----
         self._begin_log(notes)
         self._profiler = profiling.StepProfiler(
             profile_steps, os.path.join(self.model_dir, "summaries")
         )
         request = preemption.StopRequest(self.signals.stop)
-        self._watchdog = watchdog.Watchdog(
-            self.signals.heartbeat, self.config.train.stall_seconds, self._log.warn
+        self._watchdog = self.make_watchdog()
+        self._saver = saving.Saver(
+            self.checkpointer,
+            self.config.train.save_retry_seconds,
+            self._watchdog,
+            lambda: float(self.signals.stop) > 0,
+            self._log.warn,
         )
+        self._best = self.checkpointer.best
         # ---- Steps ----
-        with self._log, request, self._watchdog, contextlib.closing(self._profiler):
+        with (
+            self._log,
+            request,
+            self._watchdog,
+            contextlib.closing(self._saver),
+            contextlib.closing(self._profiler),
+        ):
             stopped, metrics = self._take_all_steps()
             # ---- End ----
-            self.checkpointer.wait()
+            with self._watchdog.task("the last metrics"):
+                self._log.close()
             strategies.check_same_step(self.strategy, self.step)
         if stopped:
             raise preemption.Stopped(request.exit_code, self.step)
+        self._hangs.passed(self.step + 1)
         return metrics
+
+    def make_watchdog(self) -> watchdog.Watchdog:
+        """Returns a watchdog that ends the process if the run hangs."""
+        run = self.config.train
+        return watchdog.Watchdog(
+            self.signals.heartbeat,
+            run.stall_seconds,
+            run.hang_seconds,
+            self._log.warn,
+            self._end_hanging,
+        )
 
     def _take_all_steps(self) -> tuple[bool, Metrics]:
         """Evaluates, saves and trains in turn.
@@ -243,16 +274,18 @@ class Trainer:
         while True:
             best = None
             if not stopping and self._is_evaluation_due():
-                values, best = self._evaluate(self.step)
+                with self._saving_in_outage(is_saved):
+                    values, best = self._evaluate(self.step)
                 stopping = values is None
                 metrics = values or metrics
             is_last = self.step == run.num_steps
-            is_last = is_last or (best is None and self._is_out_of_patience())
+            is_last = is_last or self._is_out_of_patience()
             is_save_due = self._is_due(run.save_every_steps) or is_last
+            is_save_due = self._saver.is_due() or is_save_due
             if not is_saved and (is_save_due or best is not None or stopping):
-                self.checkpointer.save(self.step, best, wait=stopping or is_last)
+                self._saver.save(self.step, best, wait=stopping or is_last)
             elif best is not None:
-                self.checkpointer.mark_best(self.step, best)
+                self._saver.mark_best(self.step, best)
             if is_last or stopping:
                 return stopping, metrics
             self._profiler.start_at(self.step)
@@ -302,7 +335,7 @@ class Trainer:
 
     def _is_out_of_patience(self) -> bool:
         """Decides from what is saved, so that a restart decides the same."""
-        best = self.checkpointer.best
+        best = self._best
         if self._evaluation is None or not self._evaluation.patience or best is None:
             return False
         patience = self._evaluation.patience
@@ -318,8 +351,9 @@ class Trainer:
     def _next_stop(self) -> int:
         """The next step at which the host has something to do."""
         stops = [self.step + every - self.step % every for every in self._periods]
-        profiled = [stop for stop in self._profiler.stops if stop > self.step]
-        return min(self.config.train.num_steps, *stops, *profiled)
+        others = [*self._profiler.stops, (self._hangs.step_to_skip or 0) - 1]
+        stops += [stop for stop in others if stop > self.step]
+        return min(self.config.train.num_steps, *stops)
 
     # ---- What is done ----
 
@@ -327,7 +361,10 @@ class Trainer:
         """Runs the loop to the next stop; returns its outcome as Python numbers."""
         first, started = self.step, time.monotonic()
         skipped = int(self.state.num_skipped)
-        with self._watchdog.watching(first):
+        may_skip = skipped < self.config.train.max_skipped_steps
+        if may_skip and first + 1 == self._hangs.step_to_skip:
+            return self._skip_step()
+        with self._watchdog.steps(first):
             outcome = self._loop(self._batches, tf.constant(self._next_stop() - first))
             values = {name: value.numpy().item() for name, value in outcome.items()}
         seconds = time.monotonic() - started
@@ -354,21 +391,37 @@ class Trainer:
         split = evaluation.split
         if int(self.state.evaluated_step) == step:
             return self._log.find(split, step), None
-        values = evaluation.evaluate()
+        with self._watchdog.evaluation(step):
+            values = evaluation.evaluate()
         if values is None:
             return None, None
         self.state.evaluated_step.assign(step)
         # A process that was killed before it saved may have recorded it.
         if not self._log.find(split, step):
-            self._log.record(split, step, values)
+            self._record(split, values)
         self._log.say(f"step {step}, held out: {evaluation.describe(values)}")
-        name, before = self.config.train.best_metric, self.checkpointer.best
-        metric = values.get(name)
+        metric = values.get(self.config.train.best_metric)
         if metric is None:
             return values, None
-        sign = 1.0 if name.endswith("loss") else -1.0
-        is_best = before is None or sign * metric < sign * before["metric"]
+        if self._is_better(metric, self._best):
+            self._best = {"step": step, "metric": metric}
+        # An earlier one may be better, but could not be saved.
+        is_best = self._is_better(metric, self.checkpointer.best)
         return values, metric if is_best else None
+
+    @contextlib.contextmanager
+    def _saving_in_outage(self, is_saved: bool) -> Iterator[None]:
+        """Saves if a storage is away for what is within: the state is whole."""
+        try:
+            yield
+        except (OSError, tf.errors.OpError) as error:
+            if failures.is_outage(error) and not is_saved:
+                self._saver.save(self.step, wait=True)
+            raise
+
+    def _is_better(self, metric: float, best: dict[str, Any] | None) -> bool:
+        sign = 1.0 if self.config.train.best_metric.endswith("loss") else -1.0
+        return best is None or sign * metric < sign * best["metric"]
 
     def _record_row(self) -> None:
         sums, num_steps = self.state.take_sums(self.step)
@@ -380,13 +433,17 @@ class Trainer:
             "gradient_norm": float(self.state.gradient_norm),
             "skipped_steps": int(self.state.num_skipped),
         }
-        self._log.record(schema.TRAIN, self.step, values)
+        self._record(schema.TRAIN, values)
         self._log.progress(self.step, _shown(values))
+
+    def _record(self, split: str, values: Metrics) -> None:
+        with self._watchdog.task(f"the writing of metrics at step {self.step}"):
+            self._log.record(split, self.step, values)
 
     def _fail(self, outcome: dict[str, Any]) -> None:
         batch = next(self._batches_at(self.step - 1))
         path = run_dir.keep_batch(self.strategy, batch, self.model_dir, self.step)
-        self.checkpointer.wait()
+        self._saver.close()
         before = int(self.state.num_skipped) - 1
         skipped = f", after {before} skipped steps" if before else ""
         raise FloatingPointError(
@@ -396,6 +453,27 @@ class Trainer:
             "optimizer.learning_rate or a longer warmup often helps; "
             "train.max_skipped_steps sets how many steps a run may skip"
         )
+
+    def _skip_step(self) -> dict[str, Any]:
+        """Skips the step at which the run hung twice; returns its outcome."""
+        started = time.monotonic()
+        self.optimizer.iterations.assign_add(1)
+        self.state.num_skipped.assign_add(1)
+        self.step += 1
+        self._batches = self._batches_at(self.step)
+        self._meter.add(1, time.monotonic() - started, 0.0)
+        self._log.say(
+            f"step {self.step} is skipped: the run hung there twice; "
+            f"{int(self.state.num_skipped)} in all"
+        )
+        return {"failed": False, "stopped": False}
+
+    def _end_hanging(self, place: watchdog.Place, seconds: float) -> None:
+        """Ends the process, because nothing else can end what hangs in it."""
+        may_skip = int(self.state.num_skipped) < self.config.train.max_skipped_steps
+        code, advice = self._hangs.add(place, may_skip)
+        self._log.warn(f"error: {place.line(seconds)}. The process ends; {advice}")
+        preemption.exit_now(code)
 
 
 def _complaint(outcome: dict[str, Any]) -> str:

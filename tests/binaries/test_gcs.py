@@ -187,6 +187,14 @@ _EXPORT = (
     "--output_dir=gs://bucket/exported",
 )
 _BUSY = {"fault": "503"}
+# Of an outage that lasts longer than the retries.
+_FEW_RETRIES = {"GCS_RETRY_CONFIG_MAX_RETRIES": "2"}
+
+
+def _away(match: str, fault: str = "503") -> dict:
+    return {"match": match, "times": 9999, "fault": fault}
+
+
 _PRETRAIN_REMOTELY = _pretrain("gs://bucket/records", "gs://bucket/run")
 
 
@@ -200,6 +208,9 @@ class Runs:
     prepared: gcs_cloud.Outcome
     killed: gcs_cloud.Outcome
     files_after_kill: dict[str, bytes]
+    away_at_reading: gcs_cloud.Outcome
+    away_at_saving: gcs_cloud.Outcome
+    unsaved: pathlib.Path
     resumed: gcs_cloud.Outcome
 
 
@@ -225,9 +236,36 @@ def runs(tmp_path_factory, certificate):
         )
         paths = [p for p in (cloud.bucket / "run").iterdir() if p.is_file()]
         after_kill = {path.name: path.read_bytes() for path in paths}
+        away_at_reading = cloud.run(
+            *_PRETRAIN_REMOTELY,
+            environment=_FEW_RETRIES,
+            rules=[_away("GET storage.googleapis.com/bucket/records/train")],
+        )
+        unsaved = folder / "unsaved"
+        unsaved.mkdir()
+        away_at_saving = cloud.run(
+            *_PRETRAIN_REMOTELY,
+            "--set=train.save_retry_seconds=0",
+            environment={**_FEW_RETRIES, "TMPDIR": str(unsaved)},
+            rules=[
+                _away(r"POST .*model\.ckpt-12"),
+                _away(r"POST .*metrics\.jsonl"),
+            ],
+        )
         resumed = cloud.run(*_PRETRAIN_REMOTELY, rate=0.2, seed=2)
         assert training_processes.exit_codes(local) == [0]
-    return Runs(cloud, records, folder / "local", prepared, killed, after_kill, resumed)
+    return Runs(
+        cloud=cloud,
+        local_records=records,
+        local=folder / "local",
+        prepared=prepared,
+        killed=killed,
+        files_after_kill=after_kill,
+        away_at_reading=away_at_reading,
+        away_at_saving=away_at_saving,
+        unsaved=unsaved,
+        resumed=resumed,
+    )
 
 
 def _tensors(model_dir: pathlib.Path) -> dict[str, np.ndarray]:
@@ -260,6 +298,71 @@ def test_a_run_killed_while_it_saves_leaves_the_checkpoint_before(runs):
     )
 
 
+def _last_line(outcome: gcs_cloud.Outcome) -> str:
+    return outcome.output.rstrip().splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_an_outage_while_records_are_read_ends_with_75(runs):
+    assert runs.away_at_reading.code == 75
+    last = _last_line(runs.away_at_reading)
+    assert last.startswith("error: ") and "gs://bucket/records/train" in last
+    assert last.endswith(
+        "The storage cannot be reached; give the same command again later"
+    )
+
+
+@pytest.mark.slow
+def test_an_outage_while_the_last_state_is_saved_ends_with_75_and_a_copy(runs):
+    outcome = runs.away_at_saving
+    assert outcome.code == 75 and outcome.faults["503"] > 6
+    last = _last_line(outcome)
+    assert last.startswith("error: the checkpoint gs://bucket/run/model.ckpt-12 could")
+    (copy,) = runs.unsaved.glob("albert_tf-unsaved-*")
+    assert f"The state of step 12 is in {copy}: copy its files to --model_dir" in last
+    # The weights were there before the end; the names of files are those of the run.
+    expected, found = _tensors(runs.local), _tensors(copy)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, found[name], err_msg=name)
+    # Rows that could not be written ended nothing, and came with the next run.
+    assert outcome.output.count("metrics.jsonl cannot be written: ") == 1
+
+
+# Prints the exit code with which a run ends that cannot start.
+_STARTS = r"""
+import sys
+
+from absl import flags
+
+from albert_tf import finetune, pretrain
+
+for name in ("a401", "a403", "a404", "a503"):
+    for module in (pretrain, finetune):
+        folders = [f"--data_dir=gs://bucket/{name}", "--model_dir=gs://bucket/new"]
+        if module is finetune:
+            folders.append(f"--init_checkpoint=gs://bucket/{name}")
+        values = flags.FlagValues()
+        module.define_flags(values)
+        try:
+            module.main(values([name, *folders]), values)
+        except SystemExit as ended:
+            print(f"{name}={ended.code}", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_start_in_an_outage_ends_with_75_and_one_without_rights_with_1(cloud):
+    outcome = cloud.run(
+        *("-c", _STARTS),
+        environment=_FEW_RETRIES,
+        rules=[_away(f"/a{code}", str(code)) for code in (401, 403, 503)],
+    )
+    codes = [line for line in outcome.output.splitlines() if line[:1] == "a"]
+    expected = ["a401=75", "a403=1", "a404=1", "a503=75"]
+    assert codes == [code for code in expected for _ in range(2)], outcome.output
+
+
 @pytest.mark.slow
 def test_a_run_goes_on_among_faults_and_ends_bitwise_as_a_local_one(runs):
     assert runs.resumed.code == 0, runs.resumed.output
@@ -284,7 +387,8 @@ def test_metrics_and_summaries_are_those_of_a_local_run(runs):
         for record in tf.data.TFRecordDataset([str(path) for path in events[-1:]])
     ]
     assert sorted(set(steps)) == [0, 8, 12]  # 0 is the file's own first record
-    assert len(events) == 2  # of the run that was killed, and of the one that went on
+    # Of the runs that were killed, could not save, and went on.
+    assert len(events) == 3
 
 
 # ---- After the run ----
@@ -315,8 +419,8 @@ def afterwards(runs, certificate, tmp_path_factory):
                 run,
                 "pretrain",
                 *_PRETRAIN_REMOTELY,
-                environment={"GCS_RETRY_CONFIG_MAX_RETRIES": "2"},
-                rules=[{"match": "GET .*/run/checkpoint", "times": 999} | _BUSY],
+                environment=_FEW_RETRIES,
+                rules=[_away("GET .*/run/checkpoint")],
             ),
         ]
         return dict(future.result() for future in running)
@@ -343,8 +447,8 @@ def test_a_busy_server_does_not_spoil_an_export(afterwards):
 @pytest.mark.slow
 def test_a_run_whose_checkpoint_cannot_be_read_does_not_begin_anew(runs, afterwards):
     bucket, outcome = afterwards["pretrain"]
-    assert outcome.code == 1
-    last = outcome.output.rstrip().splitlines()[-1]
+    assert outcome.code == 75
+    last = _last_line(outcome)
     assert last.startswith("error: ") and "gs://bucket/run/checkpoint" in last
     names = {path.name for path in (bucket / "run").glob("model.ckpt-*")}
     assert len(names) == 6

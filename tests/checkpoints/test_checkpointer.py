@@ -1,6 +1,8 @@
 """Checkpoints: which are kept, that they are whole, and what of damaged ones."""
 
 import json
+import shutil
+import time
 
 import pytest
 import tensorflow as tf
@@ -231,3 +233,97 @@ def test_an_empty_list_of_checkpoints_is_named(tmp_path):
         ValueError, match="checkpoint, which names the newest checkpoint, cannot"
     ):
         _checkpointer(tmp_path, _Part())
+
+
+def _wait_until_written(saver):
+    deadline = time.monotonic() + 60.0
+    while saver.is_writing and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_a_failed_save_is_known_before_the_next_which_keeps_the_newer_state(tmp_path):
+    """TensorFlow's thread raises the error only at the next save."""
+    part = _Part()
+    saver = _checkpointer(tmp_path, part)
+    saver.save(3, 0.5, wait=True)
+    (tmp_path / "model.ckpt-4.index").mkdir()
+    saver.save(4, 0.25)
+    assert saver.best == {"step": 4, "metric": 0.25}
+    _wait_until_written(saver)
+    with pytest.raises(OSError, match="model.ckpt-4 could not be written: .*direct"):
+        saver.check()
+    assert saver.best == {"step": 3, "metric": 0.5}
+    assert saver.check() is False  # it was raised
+    part.value.assign(tf.fill([300], 5.0))
+    saver.save(5)
+    assert saver.wait() is True
+    again = _Part()
+    restored = _checkpointer(tmp_path, again)
+    assert restored.restore() == (5, []) and restored.best == saver.best
+    assert (again.value.numpy() == 5.0).all()
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_save_that_fails_at_the_last_file_leaves_the_best_as_it_was(
+    tmp_path, monkeypatch, wait
+):
+    write = checkpointer.files.write_bytes
+
+    def fail(path, data):
+        if path.endswith("/checkpoint"):
+            raise tf.errors.UnavailableError(None, None, "no answer")
+        write(path, data)
+
+    saver = _checkpointer(tmp_path, _Part())
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointer.files, "write_bytes", fail)
+        with pytest.raises(OSError, match="model.ckpt-3 could not .*: no answer"):
+            saver.save(3, 0.5, wait)
+            saver.wait()
+    assert saver.best is None and (tmp_path / "best_checkpoint.json").exists()
+    saver.save(4, wait=wait)
+    assert saver.wait() is not wait
+    assert not (tmp_path / "best_checkpoint.json").exists()
+    assert _kept(tmp_path) == [4]
+
+
+def test_a_mark_that_cannot_be_written_is_written_with_the_next_save(
+    tmp_path, monkeypatch
+):
+    saver = _save(tmp_path, [10])
+
+    def fail(path, values):
+        raise OSError("no space is left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointer.files, "write_json", fail)
+        with pytest.raises(OSError, match="could not be marked: no space is left"):
+            saver.mark_best(10, 1.5)
+    for step in (20, 30, 40):
+        saver.save(step, wait=True)
+    assert _kept(tmp_path) == [10, 30, 40]
+    again = _checkpointer(tmp_path, _Part())
+    again.restore()
+    assert again.best == {"step": 10, "metric": 1.5}
+
+
+def test_a_copy_becomes_the_newest_checkpoint_when_its_files_are_copied(tmp_path):
+    part = _Part()
+    saver = _checkpointer(tmp_path / "run", part)
+    saver.save(10, 1.5, wait=True)
+    part.value.assign(tf.fill([300], 20.0))
+    (tmp_path / "copy").mkdir()
+    saver.save_copy(str(tmp_path / "copy"), 20)
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {
+        "best_checkpoint.json",
+        "checkpoint",
+        "model.ckpt-20.data-00000-of-00001",
+        "model.ckpt-20.index",
+    }
+    shutil.copytree(tmp_path / "copy", tmp_path / "run", dirs_exist_ok=True)
+    again = _Part()
+    restored = _checkpointer(tmp_path / "run", again)
+    assert restored.restore() == (20, [])
+    assert (again.value.numpy() == 20.0).all()
+    assert restored.best == {"step": 10, "metric": 1.5}
+    assert _kept(tmp_path / "run") == [10, 20]

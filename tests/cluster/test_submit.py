@@ -536,6 +536,23 @@ def test_one_failed_host_fails_the_run(states):
         executor.judge(states, first_host_decides=False)
 
 
+def test_pauses_before_a_restart_grow_while_the_machine_is_there(monkeypatch):
+    """A storage that is away would use up all restarts at once."""
+    pauses, results = [], iter([True] * 25 + [False])
+    condition = plans.Condition.READY
+    monkeypatch.setattr(executor, "_needs_restart", lambda *_: next(results))
+    monkeypatch.setattr(executor, "_condition", lambda *_: condition)
+    monkeypatch.setattr(executor, "_succeed", lambda _: True)
+    monkeypatch.setattr(executor, "_say", lambda _: None)
+    monkeypatch.setattr(executor, "time", types.SimpleNamespace(sleep=pauses.append))
+    plan = types.SimpleNamespace(machines=None, stop=(), start=())
+    options = executor.Options(
+        max_restarts=25, keep=False, queue_hours=1.0, poll_seconds=30.0
+    )
+    executor._run_to_the_end(plan, options)
+    assert pauses == [*range(30, 601, 30), 600, 600, 600, 600, 600]
+
+
 def test_failed_installation_deletes_the_machine(tmp_path, checkout):
     cloud = Cloud(tmp_path, checkout, ssh=[1, 1])
     code, output = cloud.submit(*TPU)

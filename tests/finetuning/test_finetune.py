@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import ensemble, evaluate, finetune
 from albert_tf.tasks import predictions as predictions_lib
-from tests.support import binaries, small_task
+from tests.support import binaries, heartbeats, small_task
 
 pytestmark = pytest.mark.slow
 
@@ -96,12 +96,15 @@ def test_a_checkpoint_is_scored_alone(tuned, table, tmp_path, capsys):
 
 
 def test_a_finished_run_changes_nothing_when_it_is_called_again(
-    tuned, pretrained, table
+    tuned, pretrained, table, monkeypatch
 ):
     before = (tuned / "metrics.jsonl").read_text()
     longer = ("train.num_steps=60", "train.eval_every_steps=20")
+    beats = heartbeats.record(monkeypatch, "task")
     binaries.run(finetune, *small_task.arguments(pretrained, table, tuned, *longer))
     assert (tuned / "metrics.jsonl").read_text() == before
+    # The watchdog saw the batches of 23 and of 9 examples.
+    assert beats["the prediction with the best checkpoint"] == 2 + 1
 
 
 def test_several_seeds_have_a_median_a_spread_and_a_best(

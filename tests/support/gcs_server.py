@@ -48,6 +48,7 @@ FAULTS = (
 # And with one that brings an object's bytes:
 HALF = "half"  # the first half is kept, then 503
 # What only rules can ask for:
+# Also every other HTTP status, such as "401": refused.
 KILL = "kill"  # ends COMMAND before anything was done, as kill -9 does
 STALL = "stall"  # no answer for STALL_SECONDS
 STALL_SECONDS = 4.0
@@ -141,7 +142,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault in (KILL, "reset"):
             self._reset()
             return
-        if fault in ("429", "503"):
+        if fault is not None and fault.isdigit():
             answer = gcs_storage.Refused(int(fault), "injected").answer
         else:
             answer = self._storage.answer(

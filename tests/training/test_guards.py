@@ -152,6 +152,10 @@ def test_a_run_skips_steps_that_are_not_finite(data_dir, tmp_path, capsys):
 # ---- Silence ----
 
 
+def _no_end(place, seconds):
+    raise AssertionError(f"{place} is no hang after {seconds} seconds")
+
+
 def test_a_batch_that_does_not_come_is_reported_and_what_is_slow_is_told_apart():
     signals, said = loops.Signals(), []
 
@@ -172,8 +176,8 @@ def test_a_batch_that_does_not_come_is_reported_and_what_is_slow_is_told_apart()
         signals,
         0,
     )
-    with watchdog.Watchdog(signals.heartbeat, 0.4, said.append) as watch:
-        with watch.watching(41):
+    with watchdog.Watchdog(signals.heartbeat, 0.4, 3600, said.append, _no_end) as watch:
+        with watch.steps(41):
             loop(iter(dataset), tf.constant(3))
         time.sleep(0.5)
         num_said = len(said)
@@ -186,8 +190,8 @@ def test_a_step_that_does_not_end_is_reported():
     said = []
     heartbeat = tf.Variable(-1, dtype=tf.int64)
     with (
-        watchdog.Watchdog(heartbeat, 0.2, said.append) as watch,
-        watch.watching(10),
+        watchdog.Watchdog(heartbeat, 0.2, 3600, said.append, _no_end) as watch,
+        watch.steps(10),
     ):
         time.sleep(0.6)  # before the loop began, nothing is waited for
         assert not said

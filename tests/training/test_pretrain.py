@@ -3,17 +3,19 @@
 import hashlib
 import json
 import shutil
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf import pretrain
+from albert_tf.checkpoints import checkpointer
 from albert_tf.core import config_io
 from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.training import metrics_log, pretraining
-from tests.support import binaries, small_run
+from tests.support import binaries, heartbeats, small_run
 from tests.support import training_processes as processes
 
 
@@ -235,6 +237,48 @@ def test_without_held_out_records_training_goes_on(tmp_path):
     records = small_run.write_records(tmp_path, "data.heldout_rate=0.0")
     held_out = _train(records, tmp_path / "run", "data.heldout_rate=0.0")
     assert held_out == {}
+
+
+# ---- A storage that fails for a while ----
+
+
+def test_a_run_whose_storage_fails_for_a_while_ends_as_one_undisturbed(
+    data_dir, twelve, tmp_path, monkeypatch, capsys
+):
+    """The weights of step 6 cannot be written, nor the rows of steps 4 to 8."""
+    run, rows = tmp_path / "run", tmp_path / "run" / metrics_log.METRICS_FILE
+    write, check = tf.train.Checkpoint.write, checkpointer.Checkpointer.check
+
+    def write_among_obstacles(checkpoint, path, *rest):
+        if path.endswith("-0"):
+            rows.rename(run / "kept")
+            rows.mkdir()
+        if path.endswith("-6"):
+            (run / "model.ckpt-6.index").mkdir(exist_ok=True)
+        if path.endswith("-8"):
+            rows.rmdir()
+            (run / "kept").rename(rows)
+        return write(checkpoint, path, *rest)
+
+    def wait_and_check(saver):
+        while saver.is_writing:  # to have it fail before the next loop ends
+            time.sleep(0.01)
+        return check(saver)
+
+    monkeypatch.setattr(tf.train.Checkpoint, "write", write_among_obstacles)
+    monkeypatch.setattr(checkpointer.Checkpointer, "check", wait_and_check)
+    beats = heartbeats.record(monkeypatch, "evaluation")
+    _train(data_dir, run)
+    said = capsys.readouterr().err
+    assert said.count("model.ckpt-6 could not be written: ") == 1
+    assert said.count("metrics.jsonl cannot be written: ") == 1
+    assert (run / "model.ckpt-8.index").is_file()
+    whole, other = processes.variables(twelve), processes.variables(run)
+    assert processes.largest_difference(whole, other) == 0.0
+    assert processes.computed_rows(run) == processes.computed_rows(twelve)
+    split = manifest_lib.read_manifest(str(data_dir)).splits[schema.HELDOUT]
+    num_batches = -(-split.num_records // 16)
+    assert beats == dict.fromkeys([0, 6, 12], num_batches - 1) and num_batches > 1
 
 
 # ---- Flags of the binary ----

@@ -1,62 +1,13 @@
 """Trainer between loops, with a fake loop and a fake evaluation."""
 
-import dataclasses
 import json
 
 import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer
-from albert_tf.core import config
-from albert_tf.training import metrics_log, preemption, pretraining, trainer
-from tests.support import small_run
-
-_TINY = small_run.small_config()
-
-
-class _Run:
-    """A run whose steps only count, in a directory of its own."""
-
-    def __init__(self, folder, held_out, stop_at=None, stop_in_evaluation=None, **more):
-        self.held_out = held_out
-        self.stop_at, self.stop_in_evaluation = stop_at, stop_in_evaluation
-        self.profile_steps = more.pop("profile_steps", None)
-        self.patience = more.pop("patience", 0)
-        settings = {"steps_per_loop": 3, "save_every_steps": 5, "eval_every_steps": 5}
-        train = config.TrainConfig(num_steps=20, keep_checkpoints=1, **settings, **more)
-        self.trainer = pretraining.make_trainer(
-            dataclasses.replace(_TINY, train=train), str(folder)
-        )
-        self.trainer.make_loop = lambda: self.loop
-        self.trainer.restore()
-        self.restored = self.trainer.restored_step
-        self.loops = []
-
-    @property
-    def step(self):
-        return self.trainer.step
-
-    def loop(self, batches, num_steps):
-        steps = int(num_steps)
-        stopped = self.stop_at is not None and self.step + steps >= self.stop_at
-        if stopped:
-            steps = self.stop_at - self.step
-        self.loops.append(self.step + steps)
-        scalars = {"bad_loss": 0.0, "bad_norm": 0.0, "input_seconds": 0.0}
-        values = {**scalars, "failed": False, "stopped": stopped, "num_steps": steps}
-        return {name: tf.constant(value) for name, value in values.items()}
-
-    def evaluate(self):
-        if self.step == self.stop_in_evaluation:
-            return None
-        return dict(self.held_out[self.step])
-
-    def execute(self):
-        return self.trainer.train(
-            lambda step: lambda context: tf.data.Dataset.from_tensors({"step": [step]}),
-            trainer.Evaluation(self.evaluate, patience=self.patience),
-            profile_steps=self.profile_steps,
-        )
+from albert_tf.training import metrics_log, preemption
+from tests.support import counting_run
 
 
 @pytest.mark.parametrize(
@@ -72,10 +23,10 @@ def test_patience_ends_a_run_after_so_many_evaluations_that_were_no_better(
     tmp_path, losses, patience, last
 ):
     held_out = {5 * n: {"mlm_loss": loss} for n, loss in enumerate(losses)}
-    run = _Run(tmp_path, held_out, patience=patience)
+    run = counting_run.Run(tmp_path, held_out, patience=patience)
     run.execute()
     assert run.step == last
-    again = _Run(tmp_path, held_out, patience=patience)
+    again = counting_run.Run(tmp_path, held_out, patience=patience)
     again.execute()
     assert (again.restored, again.step, again.loops) == (last, last, [])
 
@@ -91,7 +42,7 @@ def _best(folder):
 
 
 def test_a_run_stops_where_the_host_has_something_to_do(tmp_path):
-    run = _Run(tmp_path, LOSSES)
+    run = counting_run.Run(tmp_path, LOSSES)
     assert run.execute() == LOSSES[20]
     assert run.loops == [3, 5, 6, 9, 10, 12, 15, 18, 20]
     rows = metrics_log.read_metrics(str(tmp_path))
@@ -108,9 +59,11 @@ def test_the_best_checkpoint_does_not_depend_on_where_a_run_was_stopped(
     tmp_path, stop, metric
 ):
     with pytest.raises(preemption.Stopped, match="saved at step") as stopped:
-        _Run(tmp_path, LOSSES, best_metric=metric, **stop).execute()
+        counting_run.Run(tmp_path, LOSSES, best_metric=metric, **stop).execute()
     assert stopped.value.exit_code == 75
-    assert _Run(tmp_path, LOSSES, best_metric=metric).execute() == LOSSES[20]
+    assert (
+        counting_run.Run(tmp_path, LOSSES, best_metric=metric).execute() == LOSSES[20]
+    )
     assert _best(tmp_path) == {"step": 10, "metric": LOSSES[10][metric]}
     rows = metrics_log.read_metrics(str(tmp_path))
     assert [r["step"] for r in rows if r["split"] == "heldout"] == [0, 5, 10, 15, 20]
@@ -120,10 +73,10 @@ def test_the_best_checkpoint_does_not_depend_on_where_a_run_was_stopped(
 
 def test_a_run_that_is_asked_to_end_at_its_last_step_ends_when_called_again(tmp_path):
     with pytest.raises(preemption.Stopped, match="saved at step 20"):
-        _Run(tmp_path, LOSSES, stop_at=20).execute()
-    again = _Run(tmp_path, LOSSES)
+        counting_run.Run(tmp_path, LOSSES, stop_at=20).execute()
+    again = counting_run.Run(tmp_path, LOSSES)
     assert again.execute() == LOSSES[20] and again.loops == []
-    once_more = _Run(tmp_path, LOSSES)
+    once_more = counting_run.Run(tmp_path, LOSSES)
     assert once_more.execute() == LOSSES[20] and once_more.loops == []
 
 
@@ -152,20 +105,20 @@ class _Profiler:
 def test_chosen_steps_are_profiled_as_far_as_they_come(
     tmp_path, monkeypatch, steps, stop_at, expected
 ):
-    run = _Run(tmp_path, LOSSES, stop_at=stop_at, profile_steps=steps)
+    run = counting_run.Run(tmp_path, LOSSES, stop_at=stop_at, profile_steps=steps)
     profiler = _Profiler(monkeypatch, run)
     try:
         run.execute()
     except preemption.Stopped:
         assert stop_at
         # The same command goes on within the range, and profiles no more.
-        again = _Run(tmp_path, LOSSES, profile_steps=steps)
+        again = counting_run.Run(tmp_path, LOSSES, profile_steps=steps)
         again.execute()
     assert profiler.calls == expected
 
 
 def test_a_bad_step_names_its_batch_and_the_last_good_checkpoint(tmp_path):
-    run = _Run(tmp_path, LOSSES)
+    run = counting_run.Run(tmp_path, LOSSES)
     good = run.loop
 
     def bad(batches, num_steps):

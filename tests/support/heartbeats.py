@@ -1,0 +1,27 @@
+"""Heartbeats of loops, as the watchdog sees them."""
+
+import contextlib
+
+from albert_tf.training import watchdog
+
+
+def record(monkeypatch, method: str) -> dict[object, int]:
+    """Returns the last heartbeat within each context of the watchdog.
+
+    Args:
+      monkeypatch: of the test.
+      method: of `Watchdog`, which takes one argument.
+
+    Returns:
+      A dictionary that is filled: from the argument to the heartbeat.
+    """
+    found, watched = {}, getattr(watchdog.Watchdog, method)
+
+    @contextlib.contextmanager
+    def watch_and_record(watch, argument):
+        with watched(watch, argument):
+            yield
+            found[argument] = int(watch._heartbeat)
+
+    monkeypatch.setattr(watchdog.Watchdog, method, watch_and_record)
+    return found
