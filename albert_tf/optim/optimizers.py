@@ -232,8 +232,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         )
         names = ", ".join(variable.name.removesuffix(":0") for variable in unreached)
         return (
-            f"{self.name}: of {total:,} parameters {count:,} are reached by no loss and "
-            f"stay as they are: {names}"
+            f"{self.name}: of {total:,} parameters {count:,} are reached by no loss "
+            f"and stay as they are: {names}"
         )
 
 
