@@ -222,7 +222,7 @@ class TrainConfig(validation.Section, name="train"):
     `batch_size` counts sequences over all devices. It is split into
     `accumulation_steps` equal parts, which the model processes one after another.
     `steps_per_loop` steps run on the device before the host reads the metrics. A batch
-    is made from `num_streams` streams of shards: a multiple of the number of hosts, or
+    is made from `num_streams` streams of records: a multiple of the number of hosts, or
     0 for one per host. With the same number the batches are the same on any number of
     hosts. `shuffle_buffer` counts the records of a stream from which the next is drawn.
 

@@ -22,8 +22,9 @@ def train_input_fn(
 ) -> InputFn:
     """Returns an input function of endless training batches from step `first_step`.
 
-    A global batch is made of equal parts, one from each stream of shards. The records
-    of a stream depend only on the seed, its shards and the size of its part, and a host
+    A global batch is made of equal parts, one from each stream of records. The streams
+    divide each epoch evenly: no record is drawn more often than another. The records of
+    a stream depend only on the seed, its number and the size of its part, and a host
     reads some of the streams. So a run that resumes at a step reads the same batches;
     and with the same `train.num_streams`, hosts and devices only divide the same
     batches in another way.
@@ -33,7 +34,7 @@ def train_input_fn(
       another: the features of `schema.model_features`, with static shapes. It raises a
       ValueError if batches or shards cannot be divided.
     """
-    shards = manifest.splits[schema.TRAIN].shards
+    num_records = [s.num_records for s in manifest.splits[schema.TRAIN].shards]
     run, parser = config.train, record_parser.Parser(manifest, config.data)
 
     def input_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -41,15 +42,18 @@ def train_input_fn(
             context.num_input_pipelines,
             context.num_replicas_in_sync,
         )
-        check_division(run, len(shards), num_hosts, num_replicas)
+        check_division(run, len(num_records), num_hosts, num_replicas)
         num_streams = run.num_streams or num_hosts
         streams_per_host = num_streams // num_hosts
         first_stream = context.input_pipeline_id * streams_per_host
         part_size = run.batch_size // num_streams
         num_read = first_step * part_size
-        streams = [
-            _stream(data_dir, manifest, run, shards[number::num_streams], num_read)
+        orders = [
+            shard_order.ShardOrder(num_records, run.seed, number, num_streams)
             for number in range(first_stream, first_stream + streams_per_host)
+        ]
+        streams = [
+            _stream(data_dir, manifest, run, order, num_read) for order in orders
         ]
         parts = [stream.batch(part_size, drop_remainder=True) for stream in streams]
         shape = [num_replicas // num_hosts, run.batch_size // num_replicas]
@@ -117,20 +121,22 @@ def _stream(
     data_dir: str,
     manifest: schema.Manifest,
     run: config_lib.TrainConfig,
-    shards: Sequence[schema.Shard],
+    order: shard_order.ShardOrder,
     num_read: int,
 ) -> tf.data.Dataset:
     """Returns the endless records of a stream after `num_read`, string scalars."""
-    order = shard_order.ShardOrder([s.num_records for s in shards], run.seed)
-    paths = tf.constant(_paths(data_dir, shards))
+    paths = tf.constant(_paths(data_dir, manifest.splits[schema.TRAIN].shards))
+
+    def piece_records(shard, first, count):
+        path = tf.gather(paths, shard)
+        records = tf.data.TFRecordDataset(path, _compression(manifest))
+        return records.skip(first).take(count)
 
     def group_records(group):
-        files = tf.data.Dataset.from_tensor_slices(
-            tf.gather(paths, order.shards(group))
-        )
-        records = files.interleave(
-            lambda path: tf.data.TFRecordDataset(path, _compression(manifest)),
-            cycle_length=min(shard_order.GROUP_SIZE, len(shards)),
+        pieces = tf.data.Dataset.from_tensor_slices(tuple(order.pieces(group)))
+        records = pieces.interleave(
+            piece_records,
+            cycle_length=shard_order.GROUP_SIZE,
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )

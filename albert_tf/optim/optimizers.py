@@ -30,6 +30,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     compiles the update of each variable, which takes fewer temporary copies on a CPU.
     `rate_scales` maps names of variables to factors of their learning rate. If a
     gradient is not finite, its variable and slots keep their values; the step counts.
+    A variable keeps its value until its first gradient other than zero.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.exclude_patterns = tuple(exclude_patterns)
         self.compiled = compiled
+        self._num_skipped = 0
         # Within functions, as a checkpoint would track a dictionary.
         self._named_rate_scales = lambda: rate_scales or {}
         self._compiled_update = tf.function(
@@ -90,6 +92,19 @@ class AdamW(tf_keras.optimizers.Optimizer):
         index = self._index_dict[self._var_key(variable)]
         return Slots(self._first_moments[index], self._second_moments[index])
 
+    def apply_gradients(self, grads_and_vars, num_skipped=0, **options):
+        """Updates variables.
+
+        Args:
+          grads_and_vars: pairs of a dense gradient and its variable.
+          num_skipped: int32 scalar, the number of earlier steps that were skipped. Bias
+            correction does not count them; the learning rate does.
+          **options: those of Keras.
+        """
+        # For update_step in the same trace: Keras passes it no other arguments.
+        self._num_skipped = num_skipped
+        return super().apply_gradients(grads_and_vars, **options)
+
     def update_step(self, gradient, variable):
         """Updates `variable` by `gradient`, a dense tensor of the same shape."""
         index = self._index_dict[self._var_key(variable)]
@@ -100,7 +115,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             tf.convert_to_tensor(variable),
             tf.convert_to_tensor(m),
             tf.convert_to_tensor(v),
-            tf.cast(self.iterations, tf.float32),
+            self._num_taken(self._num_skipped),
             self.is_excluded(variable),
         )
         m.assign(new_m)
@@ -109,21 +124,27 @@ class AdamW(tf_keras.optimizers.Optimizer):
         rate = self.learning_rate * self._rate_scale_at(index)
         variable.assign_sub(rate * change)
 
-    def _update(self, gradient, weights, m, v, step, is_excluded: bool):
+    def _num_taken(self, num_skipped) -> tf.Tensor:
+        """Returns how many steps changed the slots; float32 scalar."""
+        return tf.cast(self.iterations - tf.cast(num_skipped, tf.int64), tf.float32)
+
+    def _update(self, gradient, weights, m, v, num_taken, is_excluded: bool):
         """Returns the new moments, and the direction of the step."""
         is_finite = tf.reduce_all(tf.math.is_finite(gradient))
         new_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
         new_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
         m = tf.where(is_finite, new_m, m)
         v = tf.where(is_finite, new_v, v)
-        update = self._direction(weights, m, v, step, is_excluded)
+        update = self._direction(weights, m, v, num_taken, is_excluded)
+        is_trained = is_finite
         if not is_excluded:
             update *= self._trust_ratio(weights, update)
-        return m, v, tf.where(is_finite, update, 0.0)
+            is_trained &= _is_reached(v)
+        return m, v, tf.where(is_trained, update, 0.0)
 
-    def _direction(self, weights, m, v, step, is_excluded: bool):
-        """Returns the unscaled step, after `step` updates."""
-        m_hat, v_hat = self._unbiased(m, v, step)
+    def _direction(self, weights, m, v, num_taken, is_excluded: bool):
+        """Returns the unscaled step, after `num_taken` steps."""
+        m_hat, v_hat = self._unbiased(m, v, num_taken)
         update = m_hat / (tf.sqrt(v_hat) + self.epsilon)
         return update if is_excluded else update + self.weight_decay_rate * weights
 
@@ -133,21 +154,27 @@ class AdamW(tf_keras.optimizers.Optimizer):
             re.search(pattern, variable.name) for pattern in self.exclude_patterns
         )
 
-    def trust_ratios(self, var_list) -> dict[str, tf.Tensor]:
+    def trust_ratios(self, var_list, num_skipped=0) -> dict[str, tf.Tensor]:
         """Returns the trust ratio of each variable's last step, by name.
 
         float32 scalars, computed from the slots and the present weights, which differ
-        from the weights that the update used by that one step. Empty under AdamW.
+        from the weights that the update used by that one step; 0 if no loss has
+        reached the variable. Empty under AdamW.
+
+        Args:
+          var_list: variables that `build` received.
+          num_skipped: int32 scalar, the number of steps that were skipped so far.
         """
-        step = tf.cast(self.iterations, tf.float32) - 1.0
+        num_taken = self._num_taken(num_skipped) - 1.0
         ratios = {}
         for variable in var_list:
             slots = self.slots_of(variable)
             weights, m, v = map(tf.convert_to_tensor, (variable, *slots))
             if self.uses_trust_ratio(variable):
-                update = self._direction(weights, m, v, step, is_excluded=False)
+                update = self._direction(weights, m, v, num_taken, is_excluded=False)
+                ratio = self._trust_ratio(weights, update)
                 name = variable.name.removesuffix(":0")
-                ratios[name] = self._trust_ratio(weights, update)
+                ratios[name] = tf.where(_is_reached(v), ratio, 0.0)
         return ratios
 
     def uses_trust_ratio(self, variable) -> bool:
@@ -159,11 +186,11 @@ class AdamW(tf_keras.optimizers.Optimizer):
         del weights, update
         return 1.0
 
-    def _unbiased(self, m, v, step):
+    def _unbiased(self, m, v, num_taken):
         if not self.bias_correction:
             return m, v
-        step += 1.0
-        return m / (1.0 - self.beta_1**step), v / (1.0 - self.beta_2**step)
+        num_taken += 1.0
+        return m / (1.0 - self.beta_1**num_taken), v / (1.0 - self.beta_2**num_taken)
 
     def _check_patterns(self, var_list):
         for pattern in self.exclude_patterns:
@@ -191,6 +218,24 @@ class AdamW(tf_keras.optimizers.Optimizer):
             f"{excluded:,} are not, {unadapted:,} have no trust ratio"
         )
 
+    def describe_unreached(self, var_list) -> str:
+        """Returns a line about the variables that no loss has reached; "" if none.
+
+        Also "" if all of `var_list` are such variables, as before the first step.
+        """
+        unreached = [v for v in var_list if not _is_reached(self.slots_of(v).v)]
+        if not unreached or len(unreached) == len(var_list):
+            return ""
+        count, total = (
+            sum(variable.shape.num_elements() for variable in variables)
+            for variables in (unreached, var_list)
+        )
+        names = ", ".join(variable.name.removesuffix(":0") for variable in unreached)
+        return (
+            f"{self.name}: of {total:,} parameters {count:,} are reached by no loss "
+            f"and stay as they are: {names}"
+        )
+
 
 class Lamb(AdamW):
     """AdamW whose step is scaled to each variable's norm (You et al., 2019)."""
@@ -204,6 +249,13 @@ class Lamb(AdamW):
         update_norm = tf.norm(update)
         ratio = tf.math.divide_no_nan(weight_norm, update_norm)
         return tf.where((weight_norm > 0) & (update_norm > 0), ratio, 1.0)
+
+
+def _is_reached(v) -> tf.Tensor:
+    """Returns whether a gradient was not zero, by its mean square `v`; bool scalar."""
+    # Differs from the original: without a gradient weight decay alone would move the
+    # variable, and LAMB's trust ratio would make that a factor of 1 - rate a step.
+    return tf.reduce_max(v) > 0.0
 
 
 def create(

@@ -113,9 +113,8 @@ def make_train_loop(
         with tf.control_dependencies([seconds]):
             signals.heartbeat.assign_add(1)
             stop = signals.stop.read_value()
-        values = strategies.run_on_replicas(
-            strategy, step_fn, (features, stop, carried["mean_loss"])
-        )
+        arguments = features, stop, carried["mean_loss"], carried["num_skipped"]
+        values = strategies.run_on_replicas(strategy, step_fn, arguments)
         is_bad = values["is_bad"] > 0
         sums = tf.stack([values[name] for name in state.sum_names])
         sums = tf.cast(sums, tf.float64)  # of many steps: float32 would round

@@ -38,7 +38,12 @@ def compute_gradients(
     with tf.GradientTape() as tape:
         sums = objective.batch_sums(model, features, dropout_seed)
         loss = objective.mean(sums, weights)
-    gradients = tape.gradient(loss, model.trainable_variables)
+    gradients = tape.gradient(
+        loss,
+        model.trainable_variables,
+        # Zeros for variables that no loss reaches, which the optimizer leaves alone.
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
     # Gradients of embeddings are slices, which XLA and LAMB's norms must not see.
     return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
@@ -89,8 +94,9 @@ def make_train_step(
 
     Returns:
       A function that takes the features of this replica, `stop` (float32 scalar, above
-      0 if this host was asked to end) and `mean_loss` (float32 scalar, the mean loss of
-      previous steps, infinite before the first), and updates the variables. It returns
+      0 if this host was asked to end), `mean_loss` (float32 scalar, the mean loss of
+      previous steps, infinite before the first) and `num_skipped` (int32 scalar, the
+      number of previous steps that were skipped), and updates the variables. It returns
       float32 scalars, the same on every replica: the sums of the global batch by name;
       its `loss` and `gradient_norm` before clipping; `is_bad`, 1 if the step was
       skipped because these are not finite or the loss rose too far; and `stop` summed
@@ -104,7 +110,7 @@ def make_train_step(
     )
     names = objective.sum_names
 
-    def train_step(features: Features, stop, mean_loss) -> Scalars:
+    def train_step(features: Features, stop, mean_loss, num_skipped=0) -> Scalars:
         weights = strategies.sum_over_replicas(objective.weights(features))
         key = tf.stack([config.train.seed, tf.cast(optimizer.iterations, tf.int32)])
         key = stateless_random.fold_in(key, strategies.replica_id())
@@ -134,6 +140,7 @@ def make_train_step(
         )
         optimizer.apply_gradients(
             zip(gradients, model.trainable_variables, strict=True),
+            num_skipped,
             skip_gradients_aggregation=True,
         )
         return {**values, "is_bad": tf.cast(is_bad, tf.float32)}

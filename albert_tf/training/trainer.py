@@ -315,6 +315,7 @@ class Trainer:
         self._trust_ratios = trust_ratios.make_trust_ratios(
             self.strategy, self.model, self.optimizer
         )
+        self._is_first_row = True
 
     # ---- What is due ----
 
@@ -425,16 +426,22 @@ class Trainer:
 
     def _record_row(self) -> None:
         sums, num_steps = self.state.take_sums(self.step)
+        num_skipped = int(self.state.num_skipped)
         values = {
             **self.objective.train_metrics(sums),
             **self._meter.take(sums["num_tokens"], num_steps),
             "learning_rate": float(self.optimizer.learning_rate.numpy()),
-            **self._trust_ratios(),
+            **self._trust_ratios(num_skipped),
             "gradient_norm": float(self.state.gradient_norm),
-            "skipped_steps": int(self.state.num_skipped),
+            "skipped_steps": num_skipped,
         }
         self._record(schema.TRAIN, values)
         self._log.progress(self.step, _shown(values))
+        if self._is_first_row:
+            self._is_first_row = False
+            variables = self.model.trainable_variables
+            if line := self.optimizer.describe_unreached(variables):
+                self._log.say(line)
 
     def _record(self, split: str, values: Metrics) -> None:
         with self._watchdog.task(f"the writing of metrics at step {self.step}"):

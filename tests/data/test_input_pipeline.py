@@ -121,6 +121,81 @@ def test_hosts_read_different_shards_and_their_part_of_the_batch(data_dir, manif
     assert not rows[0] & rows[1]
 
 
+_FIRST_ID = 100  # of numbered records; above control symbols
+
+
+def _write_numbered(folder, manifest, sizes):
+    """Writes shards of these sizes, of records that differ in their second token."""
+    numbers = iter(range(sum(sizes)))
+    shards = []
+    for shard, size in enumerate(sizes):
+        name = f"train-{shard}.tfrecord"
+        with tf.io.TFRecordWriter(str(folder / name)) as writer:
+            for _ in range(size):
+                record = tf.train.Example()
+                feature = record.features.feature
+                ids = np.array([2, _FIRST_ID + next(numbers), 3, 5, 3], np.uint16)
+                feature["input_ids"].bytes_list.value.append(ids.tobytes())
+                feature["segment_a_length"].int64_list.value.append(3)
+                feature["next_sentence_labels"].int64_list.value.append(1)
+                if manifest.data["masking"] == "dynamic":
+                    feature["is_word_start"].bytes_list.value.append(bytes([255, 0, 0]))
+                else:
+                    for name_of_masks in ("masked_lm_ids", "masked_lm_positions"):
+                        feature[name_of_masks].bytes_list.value.append(b"")
+                writer.write(record.SerializeToString())
+        shards.append(schema.Shard(name, size, 0, ""))
+    data = {**manifest.data, "compression": "none"}
+    split = schema.RecordSplit(1, sum(sizes), tuple(shards), {})
+    return dataclasses.replace(manifest, data=data, splits={schema.TRAIN: split})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "num_streams", "num_hosts", "num_steps", "num_draws", "masking"),
+    [
+        ([16, 16, 16], 2, 2, 36, 6, "static"),
+        ([16, 16, 16], 2, 1, 36, 6, "dynamic"),
+        # 35 records in parts of two: each stream reads them twice in 35 steps.
+        ([3, 20, 5, 7], 4, 2, 35, 8, "static"),
+        ([5, 6, 4], 1, 1, 15, 8, "static"),
+        ([2, 9, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1], 8, 2, 30, 8, "static"),
+    ],
+)
+def test_every_record_is_drawn_equally_often_and_resuming_changes_no_draw(
+    tmp_path, request, sizes, num_streams, num_hosts, num_steps, num_draws, masking
+):
+    fixture = "manifest" if masking == "static" else "dynamic_manifest"
+    manifest = _write_numbered(tmp_path, request.getfixturevalue(fixture), sizes)
+
+    def draws(first_step, end):
+        """The numbers of the records of each step, those of all hosts."""
+        hosts = [
+            _batches(
+                tmp_path,
+                manifest,
+                end - first_step,
+                first_step,
+                tf.distribute.InputContext(num_hosts, host, num_hosts),
+                [f"train.num_streams={num_streams}"],
+            )
+            for host in range(num_hosts)
+        ]
+        return [
+            np.concatenate([_unmasked(batch)[:, 1] - _FIRST_ID for batch in step])
+            for step in zip(*hosts, strict=True)
+        ]
+
+    whole = draws(0, num_steps)
+    counts = np.bincount(np.concatenate(whole))
+    assert counts.tolist() == [num_draws] * sum(sizes)
+    # At no time is a record ahead of another by more than what a border moves.
+    halfway = np.bincount(np.concatenate(whole[: num_steps // 2]), minlength=sum(sizes))
+    assert halfway.max() - halfway.min() <= 2
+    first_step = num_steps // 2 + 1
+    resumed = draws(first_step, num_steps)
+    np.testing.assert_array_equal(resumed, whole[first_step:])
+
+
 @pytest.mark.parametrize(
     ("num_hosts", "num_replicas", "override", "message"),
     [

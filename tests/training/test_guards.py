@@ -27,7 +27,8 @@ class _Counter(tf.Module):
         self.total = tf.Variable(0.0)
         self._max_rise = max_rise
 
-    def step(self, features, stop, mean_loss):
+    def step(self, features, stop, mean_loss, num_skipped):
+        del num_skipped
         loss = features["loss"]
         is_bad = ~(tf.math.is_finite(loss) & (loss <= mean_loss + self._max_rise))
         self.total.assign_add(tf.where(is_bad, 0.0, features["loss"]))

@@ -279,7 +279,8 @@ def test_an_evaluation_holds_nothing_that_a_tpu_cannot_do(make_run):
 @pytest.mark.slow
 def test_trust_ratios_hold_nothing_that_a_tpu_cannot_do(make_run):
     run = make_run("lamb")
-    ops = _graph_of(trust_ratios.make_trust_ratios(run.strategy, run.model, run.adam))
+    ratios = trust_ratios.make_trust_ratios(run.strategy, run.model, run.adam)
+    ops = _graph_of(lambda: ratios(2))
     assert tpu_ops.faults(ops) == set()
     assert tpu_ops.types(ops.inside)["DivNoNan"] == 13  # the variables that are adapted
 
