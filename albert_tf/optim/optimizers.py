@@ -30,7 +30,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
     compiles the update of each variable, which takes fewer temporary copies on a CPU.
     `rate_scales` maps names of variables to factors of their learning rate. If a
     gradient is not finite, its variable and slots keep their values; the step counts.
-    A variable keeps its value until its first gradient other than zero.
     """
 
     def __init__(
@@ -105,6 +104,10 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._num_skipped = num_skipped
         return super().apply_gradients(grads_and_vars, **options)
 
+    def is_reached(self, variable) -> tf.Tensor:
+        """Returns whether a gradient of `variable` was not zero so far; bool scalar."""
+        return tf.reduce_max(self.slots_of(variable).v) > 0.0
+
     def update_step(self, gradient, variable):
         """Updates `variable` by `gradient`, a dense tensor of the same shape."""
         index = self._index_dict[self._var_key(variable)]
@@ -136,11 +139,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
         m = tf.where(is_finite, new_m, m)
         v = tf.where(is_finite, new_v, v)
         update = self._direction(weights, m, v, num_taken, is_excluded)
-        is_trained = is_finite
         if not is_excluded:
             update *= self._trust_ratio(weights, update)
-            is_trained &= _is_reached(v)
-        return m, v, tf.where(is_trained, update, 0.0)
+        return m, v, tf.where(is_finite, update, 0.0)
 
     def _direction(self, weights, m, v, num_taken, is_excluded: bool):
         """Returns the unscaled step, after `num_taken` steps."""
@@ -174,7 +175,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
                 update = self._direction(weights, m, v, num_taken, is_excluded=False)
                 ratio = self._trust_ratio(weights, update)
                 name = variable.name.removesuffix(":0")
-                ratios[name] = tf.where(_is_reached(v), ratio, 0.0)
+                ratios[name] = tf.where(self.is_reached(variable), ratio, 0.0)
         return ratios
 
     def uses_trust_ratio(self, variable) -> bool:
@@ -223,7 +224,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
         Also "" if all of `var_list` are such variables, as before the first step.
         """
-        unreached = [v for v in var_list if not _is_reached(self.slots_of(v).v)]
+        unreached = [v for v in var_list if not self.is_reached(v)]
         if not unreached or len(unreached) == len(var_list):
             return ""
         count, total = (
@@ -249,13 +250,6 @@ class Lamb(AdamW):
         update_norm = tf.norm(update)
         ratio = tf.math.divide_no_nan(weight_norm, update_norm)
         return tf.where((weight_norm > 0) & (update_norm > 0), ratio, 1.0)
-
-
-def _is_reached(v) -> tf.Tensor:
-    """Returns whether a gradient was not zero, by its mean square `v`; bool scalar."""
-    # Differs from the original: without a gradient weight decay alone would move the
-    # variable, and LAMB's trust ratio would make that a factor of 1 - rate a step.
-    return tf.reduce_max(v) > 0.0
 
 
 def create(

@@ -4,7 +4,7 @@ XLA may compile forward and backward pass only; all-reduce and optimizer stay ou
 the form that runs on one device, on several, and on several hosts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 import tf_keras
@@ -41,7 +41,7 @@ def compute_gradients(
     gradients = tape.gradient(
         loss,
         model.trainable_variables,
-        # Zeros for variables that no loss reaches, which the optimizer leaves alone.
+        # Zeros for variables that no loss reaches: see `_keep_unreached`.
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
     # Gradients of embeddings are slices, which XLA and LAMB's norms must not see.
@@ -82,6 +82,27 @@ def accumulate_gradients(
         parallel_iterations=1,
     )
     return total
+
+
+def _keep_unreached(
+    optimizer: optimizers.AdamW, gradients: Sequence[tf.Tensor], variables
+) -> list[tf.Tensor]:
+    """Replaces the gradients of variables that no loss has reached so far by NaN.
+
+    The optimizer does not change a variable whose gradient is not finite.
+
+    Args:
+      optimizer: built for the variables.
+      gradients: of the global batch.
+      variables: theirs.
+    """
+    # Differs from the original: if a gradient is zero, weight decay alone moves the
+    # variable, and LAMB's trust ratio makes that a factor of 1 - rate a step.
+    kept = []
+    for gradient, variable in zip(gradients, variables, strict=True):
+        is_reached = tf.reduce_any(gradient != 0.0) | optimizer.is_reached(variable)
+        kept.append(tf.where(is_reached, gradient, float("nan")))
+    return kept
 
 
 def make_train_step(
@@ -138,8 +159,10 @@ def make_train_step(
         gradients, _ = tf.clip_by_global_norm(
             gradients, config.optimizer.clip_norm, use_norm=norm
         )
+        variables = model.trainable_variables
+        gradients = _keep_unreached(optimizer, gradients, variables)
         optimizer.apply_gradients(
-            zip(gradients, model.trainable_variables, strict=True),
+            zip(gradients, variables, strict=True),
             num_skipped,
             skip_gradients_aggregation=True,
         )
