@@ -103,8 +103,8 @@ def test_a_finished_run_changes_nothing_when_it_is_called_again(
     beats = heartbeats.record(monkeypatch, "task")
     binaries.run(finetune, *small_task.arguments(pretrained, table, tuned, *longer))
     assert (tuned / "metrics.jsonl").read_text() == before
-    # The watchdog saw the batches of 23 and of 9 examples.
-    assert beats["the prediction with the best checkpoint"] == 2 + 1
+    # The watchdog saw the batches of five of 23 and of 9 examples.
+    assert beats["the prediction with the best checkpoint"] == 5 + 2
 
 
 def test_several_seeds_have_a_median_a_spread_and_a_best(

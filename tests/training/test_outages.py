@@ -14,6 +14,7 @@ from albert_tf.checkpoints import checkpointer
 from albert_tf.core import failures
 from albert_tf.training import (
     hangs,
+    metrics_log,
     pauses,
     preemption,
     watchdog,
@@ -130,6 +131,26 @@ def test_a_run_that_is_asked_to_end_does_not_wait_for_the_storage(
     with pytest.raises(OSError, match="The state of step 7 is in "):
         run.execute()
     assert storage.num_failures == 98
+
+
+def test_an_outage_in_an_evaluation_costs_no_step(tmp_path):
+    run = Run(tmp_path, LOSSES)
+
+    def evaluate():
+        if run.step == 10:
+            raise AWAY
+        return LOSSES[run.step]
+
+    run.evaluate = evaluate
+    with pytest.raises(tf.errors.UnavailableError):
+        run.execute()
+    again = Run(tmp_path, LOSSES)
+    assert again.restored == 10
+    again.execute()
+    rows = metrics_log.read_metrics(str(tmp_path))
+    assert [r["step"] for r in rows if r["split"] == "heldout"] == [0, 5, 10, 15, 20]
+    best = json.loads((tmp_path / checkpointer.BEST_FILE).read_text())
+    assert best == {"step": 20, "metric": 5.0}
 
 
 def test_where_nothing_can_be_written_the_message_says_so(tmp_path, monkeypatch):
