@@ -272,7 +272,7 @@ def _bytes_kept(sizes: config.ModelConfig, compute: compute_lib.Compute) -> int:
     model = pretraining_model.build_pretraining_model(sizes, seed=1, compute=compute)
     num_forward = 0
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradients(ids):
         nonlocal num_forward
         with tf.GradientTape() as tape:

@@ -51,7 +51,9 @@ def model(arrays, compute):
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_outputs_equal_the_original(arrays, model, compiled):
-    outputs = tf.function(model, jit_compile=compiled)(golden.features(arrays))
+    outputs = tf.function(model, jit_compile=compiled, autograph=False)(
+        golden.features(arrays)
+    )
     encoded = outputs.encoder
     mlm_logits = tf.reshape(outputs.mlm.logits, [-1, outputs.mlm.logits.shape[-1]])
     found = {
@@ -76,7 +78,7 @@ def test_losses_and_gradients_equal_the_original(arrays, model, num_parts):
     mlm_weight = tf.reduce_sum(features["masked_lm_weights"])
     objective = objectives.PretrainingObjective("sop")
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradients_and_sums():
         return train_step.accumulate_gradients(
             lambda part, seed: train_step.compute_gradients(
@@ -263,7 +265,7 @@ def test_permuting_a_batch_permutes_the_outputs(compute):
     features = _small_features()
     order = [2, 0, 1]
     permuted = {name: value[order] for name, value in features.items()}
-    run = tf.function(model)
+    run = tf.function(model, autograph=False)
     ours, theirs = run(permuted), run(features)
     for one, other in zip(
         (ours.mlm.logits, ours.pair_logits, *ours.encoder.all_layers),
@@ -282,7 +284,7 @@ def test_a_token_that_is_masked_out_changes_nothing(compute):
     changed = {name: value.copy() for name, value in features.items()}
     changed["input_ids"][hidden] = 5 + (features["input_ids"][hidden] + 9) % 48
     changed["segment_ids"][hidden] = 1 - features["segment_ids"][hidden]
-    run = tf.function(lambda batch: model.encoder(**_ids(batch)))
+    run = tf.function(lambda batch: model.encoder(**_ids(batch)), autograph=False)
     before, after = run(features), run(changed)
     seen = ~hidden
     for one, other in zip(before.all_layers, after.all_layers, strict=True):

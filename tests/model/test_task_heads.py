@@ -109,7 +109,7 @@ def test_classifier_equals_the_original(compiled):
     model, features, arrays = _original(
         "head_classifier3", "classification", num_classes=3, dropout_rate=0.1
     )
-    outputs = tf.function(model, jit_compile=compiled)(features)
+    outputs = tf.function(model, jit_compile=compiled, autograph=False)(features)
     golden.assert_near(outputs.logits, arrays["out/logits"], TOLERANCE, "logits")
     golden.assert_near(outputs.probabilities, arrays["out/probs"], TOLERANCE, "probs")
     found = np.argmax(outputs.logits, -1)
@@ -129,7 +129,9 @@ def test_regression_equals_the_original(compiled):
     model, features, arrays = _original(
         "head_regression_stsb", "regression", dropout_rate=0.1
     )
-    found = tf.function(model, jit_compile=compiled)(features).predictions
+    found = tf.function(model, jit_compile=compiled, autograph=False)(
+        features
+    ).predictions
     golden.assert_near(found, arrays["out/pred"], TOLERANCE, "pred")
     targets = features["labels"]
     sums = task_losses.regression(found, targets, tf.ones([4]))
@@ -143,7 +145,7 @@ def test_regression_equals_the_original(compiled):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_span_equals_the_original(compiled):
     model, features, arrays = _original("head_squad1", "span")
-    outputs = tf.function(model, jit_compile=compiled)(features)
+    outputs = tf.function(model, jit_compile=compiled, autograph=False)(features)
     for name in ("start_logits", "end_logits"):
         found = getattr(outputs, name)
         golden.assert_near(found, arrays[f"out/{name}"], TOLERANCE, name)
@@ -158,7 +160,7 @@ def test_answerable_span_equals_the_original_in_training(compiled):
         num_ends=5,
         dropout_rate=0.1,
     )
-    outputs = tf.function(model, jit_compile=compiled)(features)
+    outputs = tf.function(model, jit_compile=compiled, autograph=False)(features)
     for name, expected in (
         ("start_log_probs", arrays["out/start_log_probs"]),
         ("end_log_probs", arrays["out/end_log_probs"]),
@@ -188,7 +190,7 @@ def test_answerable_span_finds_the_beams_of_the_original(compiled):
         dropout_rate=0.1,
     )
     del features["start_positions"], features["end_positions"]
-    beams = tf.function(model.infer, jit_compile=compiled)(features)
+    beams = tf.function(model.infer, jit_compile=compiled, autograph=False)(features)
     assert beams.end_positions.shape == (4, 5, 5)
     flat = [4, 25]
     for found, name in (
@@ -328,7 +330,7 @@ def test_probabilities_of_the_choices_add_up_to_one_over_the_choices():
 def test_gradients_reach_every_variable(kind):
     model, features = _build(kind), _small_features(kind)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def gradients(features):
         with tf.GradientTape() as tape:
             loss = _loss(kind, model(features, dropout_seed=tf.constant([1, 2])))
@@ -359,7 +361,9 @@ def test_compiled_outputs_equal_uncompiled(kind):
     model, features = _build(kind), _small_features(kind)
     for call in _ways_of(model):
         for ours, theirs in zip(
-            tf.function(call, jit_compile=True)(features), call(features), strict=True
+            tf.function(call, jit_compile=True, autograph=False)(features),
+            call(features),
+            strict=True,
         ):
             assert _largest_difference(ours, theirs) < TOLERANCE
 
