@@ -1,4 +1,4 @@
-"""Digest of the code of modules and of every project module that they import.
+"""Digest of the code of a module and of every project module that it imports.
 
 It identifies the code that decides a result, so that unfinished work of other code is
 not continued. Imports say what takes part, so no list of files has to be kept.
@@ -8,36 +8,34 @@ Comments, docstrings and layout are not part of it.
 import ast
 import hashlib
 import pathlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def imports_digest(
-    paths: Iterable[str], root: pathlib.Path = _ROOT, omit: Collection[str] = ()
+    path: str, root: pathlib.Path = _ROOT, omit: Collection[str] = ()
 ) -> str:
-    """Returns the SHA-256 of the code of modules and of all that they import.
+    """Returns the SHA-256 of the code of a module and of all that it imports.
 
     Args:
-      paths: each module's `__file__`.
+      path: the module's `__file__`.
       root: the directory that holds the project's packages.
       omit: paths below `root` of files that do not count.
     """
     digest = hashlib.sha256()
-    for name, tree in sorted(imported_code(paths, root).items()):
+    for name, tree in sorted(imported_code(path, root).items()):
         if name not in omit:
             digest.update(f"{name}\n{_describe(tree)}\n".encode())
     return digest.hexdigest()
 
 
-def imported_code(
-    paths: Iterable[str], root: pathlib.Path = _ROOT
-) -> dict[str, ast.Module]:
-    """Returns the code of modules and of all project files that they import.
+def imported_code(path: str, root: pathlib.Path = _ROOT) -> dict[str, ast.Module]:
+    """Returns the code of a module and of all project files that it imports.
 
     Args:
-      paths: each module's `__file__`.
+      path: the module's `__file__`.
       root: the directory that holds the project's packages.
 
     Returns:
@@ -45,7 +43,7 @@ def imported_code(
     """
     root = root.resolve()
     trees: dict[str, ast.Module] = {}
-    to_read = [pathlib.Path(path).resolve() for path in paths]
+    to_read = [pathlib.Path(path).resolve()]
     while to_read:
         source = to_read.pop()
         name = source.relative_to(root).as_posix()

@@ -120,7 +120,7 @@ def create_pretraining_data(
         print(f"{output_dir} is complete: removing {path}", file=sys.stderr)
         work.finish(plan, digest)
         return manifest_lib.read_manifest(output_dir)
-    if not work.is_published(plan):
+    if not work.is_publishing(plan):
         output.prepare()
     work.open(plan, overwrite)
 
@@ -151,19 +151,15 @@ def _work_path(work_dir: str, output_dir: str) -> str:
 
 @functools.cache
 def program_digest() -> str:
-    """Returns the digest of the code that decides records.
+    """Returns the digest of the code that decides records: what a worker imports.
 
-    That is what a worker and the search for duplicates import. Shards that were made
-    by other code would not fit. All else, such as the manifest, is made at the end, and
-    by one program.
-
-    The modules of the configuration do not count: the settings that decide are part of
-    the plan by their values.
+    All else, such as the manifest, is made at the end, and by one program. The modules
+    of the configuration do not count: the settings that decide are part of the plan by
+    their values.
     """
     names = ("config", "config_io", "task_config", "validation")
     settings = [f"albert_tf/core/{name}.py" for name in names]
-    roots = [worker.__file__, duplicates.__file__]
-    return source_digest.imports_digest(roots, omit=settings)
+    return source_digest.imports_digest(worker.__file__, omit=settings)
 
 
 def _plan(

@@ -38,5 +38,5 @@ def read(
         start = int(ends[place - 1]) if place else 0
         chunk = chunks.unpack(content.chunk(start, int(ends[place])))
         if chunk.keys[0] != first_keys[place]:
-            raise ValueError("is damaged: a chunk of records is at another place")
+            raise ValueError("a chunk of records is at the place of another")
         yield chunk

@@ -35,7 +35,7 @@ from data_prep.records import example_builder, shards
 
 _PLAN_FILE = "plan"
 _LOCK_FILE = "lock"
-_PUBLISHED_FILE = "published"
+_PUBLISHED_PREFIX = "published-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,21 +129,20 @@ class WorkDir:
 
     def note_published(self, plan: run_plan.RunPlan, manifest_digest: str) -> None:
         """Marks all files as complete, before the first of them is moved."""
-        values = {"plan": plan.digest, "manifest": manifest_digest}
-        work_file.write(self._join(_PUBLISHED_FILE), values, {})
+        work_file.write(self._published_path(plan, manifest_digest), {}, {})
 
-    def is_published(self, plan: run_plan.RunPlan, manifest_digest: str = "") -> bool:
-        """Returns whether a run with a plan has begun to publish, or has ended.
+    def is_publishing(self, plan: run_plan.RunPlan) -> bool:
+        """Returns whether a run with this plan has begun to move its files."""
+        return bool(glob.glob(f"{glob.escape(self._published_path(plan, ''))}*"))
+
+    def is_published(self, plan: run_plan.RunPlan, manifest_digest: str) -> bool:
+        """Returns whether a run was killed after it moved its manifest.
 
         Args:
           plan: of the run.
-          manifest_digest: if given, whether it has published the manifest with this
-            SHA-256, and was killed before its directory was removed.
+          manifest_digest: SHA-256 of the manifest in the output directory.
         """
-        values = _read_values(self._join(_PUBLISHED_FILE)) or {}
-        if not manifest_digest:
-            return values.get("plan") == plan.digest
-        return values == {"plan": plan.digest, "manifest": manifest_digest} or (
+        return os.path.exists(self._published_path(plan, manifest_digest)) or (
             os.path.isdir(self._removed_path(plan, manifest_digest))
         )
 
@@ -157,6 +156,12 @@ class WorkDir:
         if os.path.isdir(self.path) and not os.path.isdir(removed):
             work_file.rename(self.path, removed)
         shutil.rmtree(removed, ignore_errors=True)
+
+    def _published_path(self, plan: run_plan.RunPlan, manifest_digest: str) -> str:
+        # Names say what is done, since nothing damages a name.
+        return self._join(
+            f"{_PUBLISHED_PREFIX}{plan.digest[:32]}-{manifest_digest[:32]}"
+        )
 
     def _removed_path(self, plan: run_plan.RunPlan, manifest_digest: str) -> str:
         return f"{self.path}-removed-{plan.digest[:32]}-{manifest_digest[:32]}"
@@ -410,7 +415,9 @@ def _group_of(name: str) -> int | None:
 
 
 def _order_to_remove(name: str) -> int:
-    first = (_PUBLISHED_FILE, ".counts", ".dropped", ".group", ".documents")
+    if name.startswith(_PUBLISHED_PREFIX):
+        return -1
+    first = (".counts", ".dropped", ".group", ".documents")
     ranks = [rank for rank, end in enumerate(first) if name.endswith(end)]
     return ranks[0] if ranks else len(first)
 

@@ -62,10 +62,10 @@ class Content:
         line = file.readline()
         checksum, _, text = line.rstrip(b" \n").partition(b" ")
         if checksum != xxhash.xxh3_64_hexdigest(text).encode():
-            raise ValueError("is damaged: the checksum of its first line is wrong")
+            raise ValueError("the checksum of its first line is wrong")
         head = json.loads(text)
         if head["name"] != os.path.basename(path):
-            raise ValueError(f"is a copy of {head['name']}")
+            raise ValueError(f"it is a copy of {head['name']}")
         self.values: dict[str, Any] = head["values"]
         self._arrays: dict[str, _Array] = {}
         start = len(line)
@@ -108,7 +108,7 @@ class Content:
 
 def _check(name: str, data: memoryview, checksum: str) -> None:
     if xxhash.xxh3_64_hexdigest(data) != checksum:
-        raise ValueError(f"is damaged: the checksum of its array {name} is wrong")
+        raise ValueError(f"the checksum of its array {name} is wrong")
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def opened(path: str) -> Iterator[Content]:
     except DamagedError:
         raise
     except ValueError as error:
-        raise DamagedError({path: str(error)}) from error
+        raise DamagedError({path: f"is damaged: {error}"}) from error
     except OSError as error:
         if error.errno not in _DAMAGE_ERRNOS:
             raise

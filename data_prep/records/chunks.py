@@ -76,7 +76,7 @@ def unpack(packed: Packed) -> example_builder.RecordBatch:
     content = memoryview(packed)[_CHECKSUM_BYTES:]
     checksum = int.from_bytes(packed[:_CHECKSUM_BYTES], "little")
     if len(packed) < _HEAD_BYTES or xxhash.xxh3_64_intdigest(content) != checksum:
-        raise ValueError("is damaged: the checksum of a chunk of records is wrong")
+        raise ValueError("the checksum of a chunk of records is wrong")
     size, num_bytes = np.frombuffer(packed, np.int64, 2, _CHECKSUM_BYTES).tolist()
     at, fields = _HEAD_BYTES, []
     for dtype, count in (
@@ -86,7 +86,7 @@ def unpack(packed: Packed) -> example_builder.RecordBatch:
         (np.uint8, num_bytes),
     ):
         if not 0 <= count <= len(packed) - at:
-            raise ValueError("is damaged: a chunk of records has an impossible size")
+            raise ValueError("a chunk of records has an impossible size")
         fields.append(np.frombuffer(packed, dtype, count, at))
         at += fields[-1].nbytes
     keys, ends, documents, data = fields
@@ -105,7 +105,7 @@ def _check(batch: example_builder.RecordBatch) -> None:
         and (batch.documents >= 0).all()
     )
     if not is_fine:
-        raise ValueError("is damaged: a chunk holds impossible places of records")
+        raise ValueError("a chunk holds impossible places of records")
 
 
 EMPTY = pack(

@@ -83,7 +83,7 @@ def select(
         return chosen
     if len(part.documents) and part.documents.max() >= len(dropped):
         raise ValueError(
-            f"is damaged: a record is of document {part.documents.max()} of a block "
+            f"a record is of document {part.documents.max()} of a block "
             f"of {len(dropped)}"
         )
     is_dropped = dropped[chosen.documents] != 0
