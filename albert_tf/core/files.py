@@ -8,12 +8,15 @@ processes 350 MB and three seconds.
 import contextlib
 import errno
 import glob as glob_lib
+import hashlib
 import json
 import os
 import shutil
 import socket
 from collections.abc import Iterator
 from typing import IO, Any
+
+_READ_BYTES = 1 << 20
 
 
 def is_remote(path: str) -> bool:
@@ -45,6 +48,15 @@ def read_bytes(path: str) -> bytes:
     """Reads a whole file."""
     with open_file(path) as file:
         return file.read()
+
+
+def sha256(path: str) -> str:
+    """Returns the SHA-256 of a file's bytes in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open_file(path) as file:
+        while data := file.read(_READ_BYTES):
+            digest.update(data)
+    return digest.hexdigest()
 
 
 def write_bytes(path: str, data: bytes) -> None:

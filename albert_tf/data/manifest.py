@@ -4,7 +4,6 @@ Free of TensorFlow, so that data_prep reads manifests with it too.
 """
 
 import dataclasses
-import hashlib
 import os
 from typing import Any
 
@@ -107,6 +106,6 @@ def damaged_shards(data_dir: str, manifest: schema.Manifest) -> list[str]:
     for split in manifest.splits.values():
         for shard in split.shards:
             path = os.path.join(data_dir, shard.name)
-            if hashlib.sha256(files.read_bytes(path)).hexdigest() != shard.sha256:
+            if files.sha256(path) != shard.sha256:
                 damaged.append(path)
     return damaged

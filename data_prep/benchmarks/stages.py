@@ -7,12 +7,21 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
+from albert_tf.core import config
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.fast_tokenizer import encoder
-from data_prep.pipeline import block_processor, work_dir, worker
+from data_prep.pipeline import block_processor, duplicates, work_dir, worker
 from data_prep.reading import blocks as blocks_lib
-from data_prep.records import example_builder, example_proto, segment_pairs, shards
+from data_prep.records import (
+    chunks,
+    example_builder,
+    example_proto,
+    segment_pairs,
+    shards,
+)
 from data_prep.text import cleaning, deduplication, sentences
 
 _ALTERNATIVES_BYTES = 1_000_000  # text that the alternatives are timed on
@@ -31,7 +40,9 @@ _STAGES = (
     (block_processor.BlockProcessor, "process", "rest of the block"),
     (example_builder, "make_records", "make records"),
     (example_builder, "sort_records", "sort"),
+    (chunks, "buffers", "checksums of chunks"),
     (work_dir.WorkDir, "write_block", "write files"),
+    (chunks, "unpack", "check chunks"),
     (shards, "select", "select"),
     (example_proto, "count_tokens", "count tokens"),
     (shards, "_checksums", "checksums"),
@@ -104,12 +115,13 @@ def time_stages(
     os.makedirs(directory)
     clock = Clock()
     # A new worker, whose table of words is as empty as in a new process.
-    work = worker.Worker(settings, directory)
+    work = worker.Worker(settings, directory, num_groups=1)
     tallies: collections.Counter[str] = collections.Counter()
     (group,) = blocks_lib.plan_groups([path])
     found = blocks_lib.iter_blocks(
         group, settings.text, block_processor.block_bytes(settings.data)
     )
+    num_blocks = 0
     with clock.on_stages():
         clock.phase = "block: "
         while True:
@@ -118,6 +130,9 @@ def time_stages(
             if block is None:
                 break
             tallies.update(work.make_block(block))
+            num_blocks = block.number + 1
+    _end_blocks(work_dir.WorkDir(directory, 1), num_blocks, settings.text)
+    with clock.on_stages():
         clock.phase = "shard: "
         for split in schema.SPLITS:
             num_bytes = tallies[f"bytes/{split}"]
@@ -128,6 +143,16 @@ def time_stages(
     rows = [phase + name for phase in ("block: ", "shard: ") for name in names]
     seconds = {row: clock.seconds[row] for row in rows if row in clock.seconds}
     return seconds, sum(tallies[f"records/{split}"] for split in schema.SPLITS)
+
+
+def _end_blocks(
+    work: work_dir.WorkDir, num_blocks: int, text: config.TextConfig
+) -> None:
+    """Writes what a run writes between its blocks and its shards; drops nothing."""
+    work.write_group(0, num_blocks)
+    for name in work.block_names() if duplicates.is_wanted(text) else ():
+        num_documents = len(work.read_documents(name).is_heldout)
+        work.write_dropped(name, np.zeros(num_documents, np.uint8))
 
 
 def time_alternatives(

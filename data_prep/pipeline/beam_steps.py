@@ -18,7 +18,12 @@ import numpy as np
 from albert_tf.core import config, files, numba_cache
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
-from data_prep.pipeline import block_processor, common, manifest_builder
+from data_prep.pipeline import (
+    block_processor,
+    common,
+    duplicates,
+    manifest_builder,
+)
 from data_prep.pipeline import output_dir as output_dir_lib
 from data_prep.reading import blocks
 from data_prep.records import chunks, shards
@@ -74,7 +79,7 @@ def build(
     # ---- Duplicates ----
     text = settings.text
     marks = None
-    if text.drop_exact_duplicates or text.near_duplicate_threshold:
+    if duplicates.is_wanted(text):
         marks = beam.pvalue.AsMultiMap(
             outcome[_FINGERPRINTS]
             | "gather fingerprints" >> beam.GroupByKey()
@@ -139,7 +144,7 @@ class _MakeBlock(_Step):
             documents, parts = self._processor.process(block)
             for number, part in enumerate(parts):
                 shards.count_part(part, documents.tallies)
-                for chunk, records in enumerate(chunks.cut(part)):
+                for chunk, records in enumerate(chunks.cut(part, chunks.CHUNK_BYTES)):
                     yield (*place, number, chunk), chunks.pack(records)
         fingerprints = (place, documents.fingerprints, documents.signatures)
         yield beam.pvalue.TaggedOutput(_FINGERPRINTS, (0, fingerprints))
@@ -374,7 +379,7 @@ def _find_duplicates(
             np.save(path("exact", place), exact, allow_pickle=False)
             np.save(path("near", place), near, allow_pickle=False)
         places = sorted(sizes)
-        marks = common.find_duplicates(
+        marks = duplicates.find(
             text,
             [sizes[place] for place in places],
             functools.partial(load, "exact"),

@@ -1,9 +1,7 @@
 """Shared steps of the local run and the Beam pipeline."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
 
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
@@ -11,10 +9,7 @@ from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.pipeline import block_processor, manifest_builder
 from data_prep.reading import blocks, input_files
 from data_prep.records import shards
-from data_prep.text import cleaning, contamination, deduplication
-
-# Memory of the search for duplicates, which takes as many passes as that requires.
-_SEARCH_BYTES = 512 << 20
+from data_prep.text import cleaning, contamination
 
 
 def make_settings(
@@ -71,42 +66,6 @@ def _read_evaluation(
     )
     texts = ("\n".join(document.lines) for document in documents)
     return contamination.Index.from_texts(texts, text.contamination_ngram)
-
-
-def find_duplicates(
-    text: config_lib.TextConfig,
-    sizes: Sequence[int],
-    load_fingerprints: Callable[[int], np.ndarray],
-    load_signatures: Callable[[int], np.ndarray],
-) -> list[np.ndarray]:
-    """Finds which documents repeat an earlier one.
-
-    Args:
-      text: defines which kinds of duplicates to look for.
-      sizes: the number of documents of each block, in the order of the input.
-      load_fingerprints: returns those of a block, see `deduplication.find_exact`.
-      load_signatures: returns those of a block, see `deduplication.find_near`.
-
-    Returns:
-      For each block, uint8 [D], see `manifest_builder.Totals.add`.
-    """
-    marks = [np.zeros(size, np.uint8) for size in sizes]
-    exact = [np.zeros(size, np.bool_) for size in sizes]
-    if text.drop_exact_duplicates:
-        exact = deduplication.find_exact(load_fingerprints, sizes, _SEARCH_BYTES)
-        for mark, is_exact in zip(marks, exact, strict=True):
-            mark[is_exact] = manifest_builder.EXACT_DUPLICATE
-    if text.near_duplicate_threshold:
-        near = deduplication.find_near(
-            load_signatures,
-            sizes,
-            text.near_duplicate_threshold,
-            _SEARCH_BYTES,
-            exact,
-        )
-        for mark, is_near in zip(marks, near, strict=True):
-            mark[is_near] = manifest_builder.NEAR_DUPLICATE
-    return marks
 
 
 def reason_to_refuse(

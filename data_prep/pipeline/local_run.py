@@ -4,37 +4,47 @@ import collections
 import contextlib
 import dataclasses
 import errno
+import functools
 import hashlib
 import os
 import platform
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
+from typing import NamedTuple
 
 import numpy as np
 import tqdm
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import files, source_digest
+from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from data_prep.pipeline import (
     block_processor,
     common,
+    duplicates,
     manifest_builder,
+    run_plan,
+    work_file,
     worker,
     worker_pool,
 )
 from data_prep.pipeline import output_dir as output_dir_lib
 from data_prep.pipeline import work_dir as work_dir_lib
 from data_prep.reading import blocks, input_files, progress
+from data_prep.records import shards as shards_lib
 
 _WORK_DIR = ".unfinished"
-# Other versions of these may clean, split or tokenize differently.
+# Other versions of these may read, clean, split, tokenize or compute differently.
 _DECIDING_PACKAGES = (
     "datasketch",
     "mwparserfromhell",
+    "numba",
     "numpy",
     "py3langid",
+    "pyarrow",
     "sentencepiece",
     "sentencex",
     "xxhash",
@@ -48,6 +58,15 @@ class _GroupEnd:
     group: int
     num_blocks: int
     num_new: int
+
+
+class _Made(NamedTuple):
+    """Totals of all blocks; by split, shards, and counts by id, int64 [V]."""
+
+    totals: manifest_builder.Totals
+    shards: dict[str, list[schema.Shard]]
+    tokens: dict[str, np.ndarray]
+    masked: dict[str, np.ndarray]
 
 
 def create_pretraining_data(
@@ -93,29 +112,28 @@ def create_pretraining_data(
 
     # ---- Directories ----
     output = output_dir_lib.OutputDir(output_dir, tokenizer.model_proto, overwrite)
-    work = work_dir_lib.WorkDir(_work_path(work_dir, output_dir))
-    if not work.is_published(plan := _plan(settings, groups, output_dir)):
+    path = _work_path(work_dir, output_dir)
+    work = work_dir_lib.WorkDir(path, len(groups))
+    plan = _plan(settings, groups, output_dir)
+    digest = output.manifest_digest()
+    if digest and work.is_published(plan, digest):
+        print(f"{output_dir} is complete: removing {path}", file=sys.stderr)
+        work.finish(plan, digest)
+        return manifest_lib.read_manifest(output_dir)
+    if not work.is_publishing(plan):
         output.prepare()
     work.open(plan, overwrite)
-    with _cleaning_up(work):
-        with worker_pool.Pool(num_workers, worker.Worker, settings, work.path) as pool:
-            # ---- Blocks ----
-            _make_blocks(groups, settings, work, pool)
-            _mark_duplicates(config.text, work)
-            totals = _total(work, config.data)
-            if reason := common.reason_to_refuse(paths, totals, config.data):
-                work.clear()  # to resume would end here again
-                raise ValueError(reason)
 
-            # ---- Shards ----
-            shards_by_split = _make_shards(totals, settings, work, pool)
-        tokens, masked = _count(shards_by_split, work, tokenizer.vocab_size)
-        manifest = manifest_builder.make_manifest(
-            totals, shards_by_split, tokens, masked, settings, tokenizer
-        )
-        work.note_published()
-        output.publish(work.path, manifest)
-        work.clear()
+    # ---- Records ----
+    with _cleaning_up(work):
+        arguments = (settings, path, len(groups))
+        with worker_pool.Pool(num_workers, worker.Worker, *arguments) as pool:
+            made = _make_until_whole(groups, settings, work, output, pool)
+        manifest = manifest_builder.make_manifest(*made, settings, tokenizer)
+        digest = output_dir_lib.digest_of(manifest)
+        work.note_published(plan, digest)
+        output.publish(path, manifest)
+        work.finish(plan, digest)
     return manifest
 
 
@@ -131,11 +149,13 @@ def _work_path(work_dir: str, output_dir: str) -> str:
     return os.path.join(parent, _WORK_DIR)
 
 
+@functools.cache
 def program_digest() -> str:
     """Returns the digest of the code that decides records: what a worker imports.
 
-    The modules of the configuration do not count: the settings that decide are part of
-    the plan by their values.
+    All else, such as the manifest, is made at the end, and by one program. The modules
+    of the configuration do not count: the settings that decide are part of the plan by
+    their values.
     """
     names = ("config", "config_io", "task_config", "validation")
     settings = [f"albert_tf/core/{name}.py" for name in names]
@@ -146,25 +166,75 @@ def _plan(
     settings: block_processor.PipelineSettings,
     groups: Sequence[blocks.Group],
     output_dir: str,
-) -> work_dir_lib.RunPlan:
+) -> run_plan.RunPlan:
     """Everything that decides the outcome, including program and package versions."""
     evaluation = settings.evaluation
     output = output_dir if files.is_remote(output_dir) else os.path.abspath(output_dir)
-    return work_dir_lib.RunPlan(
+    return run_plan.RunPlan(
         settings={
             "text": dataclasses.asdict(settings.text),
             "data": dataclasses.asdict(settings.data),
+            "number of predictions": settings.data.num_predictions,
             "vocabulary": hashlib.sha256(settings.vocab_model).hexdigest(),
             "evaluation set": evaluation.digest if evaluation else "",
             "output directory": output,
             "program": program_digest(),
             "versions": {
                 "Python": platform.python_version(),
+                "zlib": zlib.ZLIB_RUNTIME_VERSION,  # the bytes of gzip
                 **{name: metadata.version(name) for name in _DECIDING_PACKAGES},
             },
         },
         groups=[[[path, *files.stamp(path)] for path in g.paths] for g in groups],
     )
+
+
+def _make_until_whole(
+    groups: Sequence[blocks.Group],
+    settings: block_processor.PipelineSettings,
+    work: work_dir_lib.WorkDir,
+    output: output_dir_lib.OutputDir,
+    pool: worker_pool.Pool,
+) -> _Made:
+    """Makes all shards; what was damaged on the disk meanwhile is made again."""
+    made_again: set[str] = set()
+    while True:
+        try:
+            return _make(groups, settings, work, output, pool)
+        except work_file.DamagedError as error:
+            if made_again & error.faults.keys():
+                raise ValueError(
+                    f"{error}, although it was just made again; check the disk, or "
+                    "choose a --work_dir on another one"
+                ) from error
+            made_again |= error.faults.keys()
+            print(f"{error}; it is made again", file=sys.stderr)
+            work.discard(error.faults)
+
+
+def _make(
+    groups: Sequence[blocks.Group],
+    settings: block_processor.PipelineSettings,
+    work: work_dir_lib.WorkDir,
+    output: output_dir_lib.OutputDir,
+    pool: worker_pool.Pool,
+) -> _Made:
+    """Makes the blocks and shards that are not yet done.
+
+    Raises:
+      work_file.DamagedError: files of the work directory are damaged or missing.
+      ValueError: there is no training record.
+    """
+    _make_blocks(groups, settings, work, pool)
+    _mark_duplicates(settings.text, work)
+    totals = _total(work, settings)
+    paths = [path for group in groups for path in group.paths]
+    if reason := common.reason_to_refuse(paths, totals, settings.data):
+        work.clear()  # to resume would end here again
+        raise ValueError(reason)
+    shards_by_split = _make_shards(totals, settings, work, output, pool)
+    counts = _count(shards_by_split, work, settings.vocab_size)
+    return _Made(totals, shards_by_split, *counts)
 
 
 def _make_blocks(
@@ -202,7 +272,7 @@ def _make_blocks(
             else:
                 yield "make_block", item
 
-    if num_done_before := len(work.block_names()):
+    if num_done_before := work.num_blocks_done():
         print(f"resuming: {num_done_before} blocks are done", file=sys.stderr)
     num_records = num_bytes = 0
     with progress.InputProgress("text", unfinished) as bar:
@@ -216,10 +286,10 @@ def _make_blocks(
 
 def _mark_duplicates(text: config_lib.TextConfig, work: work_dir_lib.WorkDir) -> None:
     """Records for each block which of its documents repeat an earlier one."""
-    if not text.drop_exact_duplicates and not text.near_duplicate_threshold:
+    if not duplicates.is_wanted(text):
         return
     names = work.block_names()
-    marks = common.find_duplicates(
+    marks = duplicates.find(
         text,
         [len(work.read_documents(name).is_heldout) for name in names],
         lambda number: work.read_fingerprints(names[number]),
@@ -230,11 +300,13 @@ def _mark_duplicates(text: config_lib.TextConfig, work: work_dir_lib.WorkDir) ->
 
 
 def _total(
-    work: work_dir_lib.WorkDir, data: config_lib.DataConfig
+    work: work_dir_lib.WorkDir, settings: block_processor.PipelineSettings
 ) -> manifest_builder.Totals:
     totals = manifest_builder.Totals.empty()
+    is_deduplicated = duplicates.is_wanted(settings.text)
     for name in work.block_names():
-        totals.add(work.read_documents(name), work.read_dropped(name), data)
+        dropped = work.read_dropped(name) if is_deduplicated else None
+        totals.add(work.read_documents(name), dropped, settings.data)
     return totals
 
 
@@ -242,22 +314,36 @@ def _make_shards(
     totals: manifest_builder.Totals,
     settings: block_processor.PipelineSettings,
     work: work_dir_lib.WorkDir,
+    output: output_dir_lib.OutputDir,
     pool: worker_pool.Pool,
 ) -> dict[str, list[schema.Shard]]:
-    """Makes the shards that are not yet done; returns all of each split, in order."""
+    """Makes the shards that are not yet done; returns all of each split, in order.
+
+    Raises:
+      work_file.DamagedError: blocks are damaged; the other shards are done.
+    """
     counts = common.count_shards(totals, settings.data)
-    tasks = [
-        ("make_shard", split, number, count)
-        for split, count in counts.items()
-        for number in range(count)
-    ]
     by_number: dict[str, dict[int, schema.Shard]] = {split: {} for split in counts}
+    tasks, faults = [], {}
+    for split, count in counts.items():
+        for number in range(count):
+            name = shards_lib.shard_name(settings.data, split, number, count)
+            shard = work.find_moved_shard(name)
+            if shard and output.has_shard(shard):
+                by_number[split][number] = shard
+            else:
+                tasks.append(("make_shard", split, number, count))
     with tqdm.tqdm(
         desc="shards", total=len(tasks), unit="shard", mininterval=1.0
     ) as bar:
-        for (_, split, number, _), shard in pool.do_all(iter(tasks)):
-            by_number[split][number] = shard
+        for (_, split, number, _), made in pool.do_all(iter(tasks)):
+            if isinstance(made, work_file.DamagedError):
+                faults.update(made.faults)
+            else:
+                by_number[split][number] = made
             bar.update()
+    if faults:
+        raise work_file.DamagedError(faults)
     return {split: [of[n] for n in sorted(of)] for split, of in by_number.items()}
 
 
@@ -271,9 +357,9 @@ def _count(
     masked = {split: np.zeros(vocab_size, np.int64) for split in schema.SPLITS}
     for split, of_split in shards_by_split.items():
         for shard in of_split:
-            if of_shard := work.read_shard_counts(shard.name):
-                tokens[split] += of_shard.tokens
-                masked[split] += of_shard.masked
+            of_shard = work.read_shard_counts(shard.name)
+            tokens[split] += of_shard.tokens
+            masked[split] += of_shard.masked
     return tokens, masked
 
 

@@ -9,15 +9,8 @@ import numpy as np
 from albert_tf.core import config
 from albert_tf.data import masking, schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
-from data_prep.pipeline import block_processor
+from data_prep.pipeline import block_processor, duplicates
 from data_prep.records import example_builder
-
-# Why a document that cleaning kept has no records, by its mark in `dropped`.
-EXACT_DUPLICATE, NEAR_DUPLICATE = 1, 2
-DUPLICATE_REASONS = {
-    EXACT_DUPLICATE: "exact_duplicate",
-    NEAR_DUPLICATE: "near_duplicate",
-}
 
 
 @dataclasses.dataclass
@@ -50,14 +43,14 @@ class Totals:
 
         Args:
           documents: the block's.
-          dropped: uint8 [D], a key of `DUPLICATE_REASONS` for duplicates, else 0; or
+          dropped: uint8 [D], a key of `duplicates.REASONS` for duplicates, else 0; or
             None.
           data: the settings of the records.
         """
         self.tallies.update(documents.tallies)
         if dropped is None:
             dropped = np.zeros(len(documents.is_heldout), np.uint8)
-        for mark, reason in DUPLICATE_REASONS.items():
+        for mark, reason in duplicates.REASONS.items():
             is_dropped = dropped == mark
             self.tallies[f"documents_dropped/{reason}"] += int(is_dropped.sum())
             self.tallies[f"characters_dropped/{reason}"] += int(

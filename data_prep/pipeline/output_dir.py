@@ -4,10 +4,16 @@ Files appear in it when all of them are complete, the manifest last.
 """
 
 import glob
+import hashlib
 import os
 
 from albert_tf.core import files
 from albert_tf.data import schema
+
+
+def digest_of(manifest: schema.Manifest) -> str:
+    """Returns the SHA-256 of a manifest's file."""
+    return hashlib.sha256(manifest.to_json().encode()).hexdigest()
 
 
 class OutputDir:
@@ -45,6 +51,21 @@ class OutputDir:
                 f"{os.path.basename(existing[0])}. Remove it, choose another "
                 "directory, or pass --overwrite"
             )
+
+    def manifest_digest(self) -> str:
+        """Returns the SHA-256 of the manifest; empty if there is none."""
+        path = self._join(schema.MANIFEST_FILE)
+        return files.sha256(path) if files.exists(path) else ""
+
+    def has_shard(self, shard: schema.Shard) -> bool:
+        """Returns whether a shard was moved here.
+
+        A remote file is compared by its size only, since it is slow to read.
+        """
+        path = self._join(shard.name)
+        if not files.exists(path) or files.size(path) != shard.num_bytes:
+            return False
+        return files.is_remote(path) or files.sha256(path) == shard.sha256
 
     def publish(self, work_path: str, manifest: schema.Manifest) -> None:
         """Moves the files to their final place, the manifest last.

@@ -3,33 +3,39 @@
 A run writes here, on a local disk, until all is complete. Every file appears under its
 name only when it is complete and on disk, so a run that is killed at any moment, or
 ended by a power loss, resumes from the files that exist. Per block: its records in
-parts, each sorted by key (`.records`), then its documents and counts (`.documents`),
-which mark the block as done. Per group of input files: the number of its blocks. Per
-shard: the shard, then its counts (`.counts`), which mark the shard as done.
+parts, each sorted by key (`.records`), then its documents, counts and the names of its
+other files (`.documents`), which mark the block as done. Per group of input files: the
+number of its blocks. Per shard: the shard, then its counts (`.counts`), which mark the
+shard as done.
+
+Every file is checked when it is read. What is damaged or missing is made again: it does
+not count as done or, if that is noticed later, raises a `work_file.DamagedError` with
+which the caller calls `discard`.
 """
 
 import collections
-import contextlib
 import dataclasses
 import fcntl
+import functools
+import glob
 import io
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from albert_tf.core import files
 from albert_tf.data import schema
-from data_prep.pipeline import block_processor
+from data_prep.pipeline import block_processor, record_file, run_plan, work_file
 from data_prep.reading import blocks
 from data_prep.records import example_builder, shards
 
-_PLAN_FILE = "plan.json"
+_PLAN_FILE = "plan"
 _LOCK_FILE = "lock"
-_PUBLISHED_FILE = "published"
+_PUBLISHED_PREFIX = "published-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,38 +49,6 @@ class BlockName:
         return f"{self.group:06d}-{self.number:06d}"
 
 
-@dataclasses.dataclass(frozen=True)
-class RunPlan:
-    """Everything that decides the outcome of a run, as JSON values.
-
-    Attributes:
-      settings: by name.
-      groups: for each group of input files, [path, size, modification time] of each
-        file.
-    """
-
-    settings: Mapping[str, Any]
-    groups: Sequence[Sequence[Sequence[Any]]]
-
-    def __post_init__(self):
-        # JSON has no tuples, and a plan must equal itself after writing and reading.
-        for field in dataclasses.fields(self):
-            value = json.loads(json.dumps(getattr(self, field.name)))
-            object.__setattr__(self, field.name, value)
-
-    def difference(self, other: "RunPlan") -> str:
-        """Describes what makes another plan's blocks useless; empty if nothing does."""
-        if self.settings != other.settings:
-            return _first_difference(self.settings, other.settings)
-        paths = [[[file[0] for file in g] for g in p.groups] for p in (self, other)]
-        return "" if paths[0] == paths[1] else "it has other input files"
-
-    def changed_groups(self, other: "RunPlan") -> set[int]:
-        """The groups whose files have changed."""
-        pairs = enumerate(zip(self.groups, other.groups, strict=True))
-        return {number for number, (old, new) in pairs if old != new}
-
-
 class ShardCounts(NamedTuple):
     """A shard, and its tokens and masked tokens by id; int64 [V]."""
 
@@ -86,13 +60,22 @@ class ShardCounts(NamedTuple):
 class WorkDir:
     """The directory of unfinished work; its path is local."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, num_groups: int):
+        """Reads and writes nothing yet.
+
+        Args:
+          path: the directory.
+          num_groups: the number of groups of input files.
+        """
         self.path = path
+        self._num_groups = num_groups
         self._lock: io.IOBase | None = None
+        # Large files are checked once, and then memory-mapped.
+        self._checked: set[str] = set()
 
     # ---- The run ----
 
-    def open(self, plan: RunPlan, overwrite: bool) -> None:
+    def open(self, plan: run_plan.RunPlan, overwrite: bool) -> None:
         """Creates the directory, or takes it over from a run with the same plan.
 
         If input files have changed, the results of their groups are removed.
@@ -124,9 +107,7 @@ class WorkDir:
         if before == plan:
             self._remove(lambda name: ".tmp" in name)
             return
-        difference = "its plan cannot be read" if before is None else ""
-        if before is not None:
-            difference = before.difference(plan)
+        difference = before.difference(plan) if before else ""
         if difference and self.has_blocks() and not overwrite:
             self.close()
             raise ValueError(
@@ -134,32 +115,61 @@ class WorkDir:
                 "Repeat that run's command to finish it, or pass --overwrite to "
                 "start again"
             )
+        for removed in glob.glob(f"{glob.escape(self.path)}-removed-*"):
+            shutil.rmtree(removed, ignore_errors=True)  # of another run
         if before is None or difference:
+            if before is None and self.has_blocks():
+                _report(f"{self._join(_PLAN_FILE)} is missing or damaged: all")
             self._remove(lambda _: True)
         else:
             changed = before.changed_groups(plan)
             self._remove(lambda name: _group_of(name) in {*changed, None})
         # Last: until then the remaining files belong to the previous plan.
-        text = json.dumps(dataclasses.asdict(plan), indent=1)
-        self._write(_PLAN_FILE, text.encode())
+        work_file.write(self._join(_PLAN_FILE), dataclasses.asdict(plan), {})
 
-    def is_published(self, plan: RunPlan) -> bool:
-        """Returns whether a run with this plan was killed while publishing."""
-        return os.path.exists(self._join(_PUBLISHED_FILE)) and self._read_plan() == plan
-
-    def note_published(self) -> None:
+    def note_published(self, plan: run_plan.RunPlan, manifest_digest: str) -> None:
         """Marks all files as complete, before the first of them is moved."""
-        self._write(_PUBLISHED_FILE, b"")
+        work_file.write(self._published_path(plan, manifest_digest), {}, {})
 
-    def _read_plan(self) -> RunPlan | None:
+    def is_publishing(self, plan: run_plan.RunPlan) -> bool:
+        """Returns whether a run with this plan has begun to move its files."""
+        return bool(glob.glob(f"{glob.escape(self._published_path(plan, ''))}*"))
+
+    def is_published(self, plan: run_plan.RunPlan, manifest_digest: str) -> bool:
+        """Returns whether a run was killed after it moved its manifest.
+
+        Args:
+          plan: of the run.
+          manifest_digest: SHA-256 of the manifest in the output directory.
+        """
+        return os.path.exists(self._published_path(plan, manifest_digest)) or (
+            os.path.isdir(self._removed_path(plan, manifest_digest))
+        )
+
+    def finish(self, plan: run_plan.RunPlan, manifest_digest: str) -> None:
+        """Removes the directory of a run that has published all its files.
+
+        Its name changes first, so that a run that is killed meanwhile leaves a
+        directory that says by its name that nothing is missing.
+        """
+        removed = self._removed_path(plan, manifest_digest)
+        if os.path.isdir(self.path) and not os.path.isdir(removed):
+            work_file.rename(self.path, removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+    def _published_path(self, plan: run_plan.RunPlan, manifest_digest: str) -> str:
+        # Names say what is done, since nothing damages a name.
+        return self._join(
+            f"{_PUBLISHED_PREFIX}{plan.digest[:32]}-{manifest_digest[:32]}"
+        )
+
+    def _removed_path(self, plan: run_plan.RunPlan, manifest_digest: str) -> str:
+        return f"{self.path}-removed-{plan.digest[:32]}-{manifest_digest[:32]}"
+
+    def _read_plan(self) -> run_plan.RunPlan | None:
         """Returns the plan of the directory; None if there is none or it is damaged."""
-        path = self._join(_PLAN_FILE)
-        if not os.path.exists(path):
-            return None
-        try:
-            return RunPlan(**json.loads(files.read_bytes(path)))
-        except (ValueError, TypeError):
-            return None
+        values = _read_values(self._join(_PLAN_FILE))
+        return None if values is None else run_plan.RunPlan(**values)
 
     def _remove(self, is_stale: Callable[[str], bool]) -> None:
         """Removes files by name, except the plan and the lock.
@@ -170,6 +180,17 @@ class WorkDir:
         names = [n for n in os.listdir(self.path) if n not in (_PLAN_FILE, _LOCK_FILE)]
         for name in sorted(filter(is_stale, names), key=_order_to_remove):
             os.remove(self._join(name))
+
+    def discard(self, paths: Iterable[str]) -> None:
+        """Removes damaged files, and all files of their block or of their shard."""
+        stems = {
+            "-".join(os.path.basename(path).split(".")[0].split("-")[:2])
+            for path in paths
+        }
+        groups = {f"{stem.split('-')[0]}.group" for stem in stems}
+        prefixes = tuple(f"{stem}{end}" for stem in stems for end in ".-")
+        self._checked.clear()
+        self._remove(lambda name: name in groups or name.startswith(prefixes))
 
     def clear(self) -> None:
         """Removes the directory with its content, if it exists."""
@@ -184,23 +205,35 @@ class WorkDir:
 
     def write_group(self, group: int, num_blocks: int) -> None:
         """Marks all blocks of a group as done."""
-        data = json.dumps({"num_blocks": num_blocks}).encode()
-        self._write(f"{group:06d}.group", data)
+        work_file.write(self._group_path(group), {"num_blocks": num_blocks}, {})
 
     def has_group(self, group: int) -> bool:
         """Returns whether all blocks of a group are done."""
-        path = self._join(f"{group:06d}.group")
-        if not os.path.exists(path):
+        values = _read_values(self._group_path(group))
+        if values is None:
             return False
-        num_blocks = json.loads(files.read_bytes(path))["num_blocks"]
-        return all(self._has(BlockName(group, n)) for n in range(num_blocks))
+        names = [BlockName(group, number) for number in range(values["num_blocks"])]
+        return all([self._is_done(name) for name in names])  # reports each that is not
 
     def has_block(self, block: blocks.Block) -> bool:
         """Returns whether a block is done."""
-        return self._has(BlockName(block.group, block.number))
+        return self._is_done(BlockName(block.group, block.number))
 
-    def _has(self, name: BlockName) -> bool:
-        return os.path.exists(self._join(f"{name}.documents"))
+    def _is_done(self, name: BlockName) -> bool:
+        """Returns whether a block's files are there; discards a damaged block."""
+        path = self._documents_path(name)
+        if not os.path.exists(path):
+            return False
+        try:
+            with work_file.opened(path) as content:
+                content.arrays()
+            for other, size in content.values["files"].items():
+                _check_size(self._join(other), size)
+        except work_file.DamagedError as error:
+            _report(error)
+            self.discard(error.faults)
+            return False
+        return True
 
     def write_block(
         self, block: blocks.Block, processor: block_processor.BlockProcessor
@@ -208,77 +241,108 @@ class WorkDir:
         """Processes a block, writes its outcome and returns its tallies."""
         name = BlockName(block.group, block.number)
         documents, parts = processor.process(block)
+        written = []
         for number, part in enumerate(parts):
-            _write_arrays(self._join(f"{name}-{number:02d}.records"), part._asdict())
+            written.append(f"{name}-{number:02d}.records")
+            record_file.write(self._join(written[-1]), part)
             shards.count_part(part, documents.tallies)
         if documents.signatures.size:
+            written.append(f"{name}.signatures")
             # By column: the search for duplicates reads a few at a time.
             columns = {"columns": documents.signatures.T}
-            _write_arrays(self._join(f"{name}.signatures"), columns)
-        tallies = json.dumps(documents.tallies, sort_keys=True).encode()
+            work_file.write(self._join(written[-1]), {}, columns)
+        sizes = {other: os.path.getsize(self._join(other)) for other in written}
         arrays = {
             field: getattr(documents, field)
             for field in ("fingerprints", "is_heldout", "num_characters")
             + ("num_tokens", "counts")
         }
-        arrays["tallies"] = np.frombuffer(tallies, np.uint8)
-        _write_arrays(self._join(f"{name}.documents"), arrays)
+        values = {"tallies": documents.tallies, "files": sizes}
+        work_file.write(self._documents_path(name), values, arrays)
         return documents.tallies
 
     def has_blocks(self) -> bool:
         """Returns whether any block is done."""
-        return os.path.isdir(self.path) and bool(self.block_names())
+        return self.num_blocks_done() > 0
+
+    def num_blocks_done(self) -> int:
+        """The number of blocks that are marked as done."""
+        if not os.path.isdir(self.path):
+            return 0
+        return sum(name.endswith(".documents") for name in os.listdir(self.path))
 
     def block_names(self) -> list[BlockName]:
-        """The blocks that are done, in the order of the input."""
-        stems = [n.split(".")[0] for n in self._names(".documents")]
-        return [BlockName(*map(int, stem.split("-"))) for stem in stems]
+        """All blocks of the input, in its order; all groups must be done."""
+        names = []
+        for group in range(self._num_groups):
+            with work_file.opened(self._group_path(group)) as content:
+                num_blocks = content.values["num_blocks"]
+            names += [BlockName(group, number) for number in range(num_blocks)]
+        return names
 
     def read_documents(self, name: BlockName) -> block_processor.BlockDocuments:
         """Returns the documents of a block, without their signatures."""
-        arrays = _read_arrays(self._join(f"{name}.documents"))
-        tallies = collections.Counter(json.loads(arrays.pop("tallies").tobytes()))
+        with work_file.opened(self._documents_path(name)) as content:
+            arrays = content.arrays()
+        tallies = collections.Counter(content.values["tallies"])
         signatures = np.empty((len(arrays["fingerprints"]), 0), np.uint32)
         return block_processor.BlockDocuments(
             signatures=signatures, tallies=tallies, **arrays
         )
 
     def read_fingerprints(self, name: BlockName) -> np.ndarray:
-        """Returns the fingerprints of a block's documents, memory-mapped."""
-        path = self._join(f"{name}.documents")
-        return _read_arrays(path, mapped=True)["fingerprints"]
+        """Returns the fingerprints of a block's documents."""
+        with work_file.opened(self._documents_path(name)) as content:
+            return content.array("fingerprints")
 
     def read_signatures(self, name: BlockName) -> np.ndarray:
         """Returns the signatures of a block, memory-mapped."""
         path = self._join(f"{name}.signatures")
-        return _read_arrays(path, mapped=True)["columns"].T
+        with work_file.opened(path) as content:
+            columns = content.mapped_array("columns", path in self._checked)
+        self._checked.add(path)
+        return columns.T
 
     # ---- Duplicates ----
 
     def write_dropped(self, name: BlockName, dropped: np.ndarray) -> None:
         """Records which documents of a block are duplicates; uint8 [D], 0 if not."""
-        _write_arrays(self._join(f"{name}.dropped"), {"dropped": dropped})
+        work_file.write(self._join(f"{name}.dropped"), {}, {"dropped": dropped})
 
-    def read_dropped(self, name: BlockName) -> np.ndarray | None:
-        """Returns the array of `write_dropped`, or None."""
-        path = self._join(f"{name}.dropped")
-        return _read_arrays(path)["dropped"] if os.path.exists(path) else None
+    def read_dropped(self, name: BlockName) -> np.ndarray:
+        """Returns the array of `write_dropped`."""
+        with work_file.opened(self._join(f"{name}.dropped")) as content:
+            return content.array("dropped")
 
     # ---- Records and shards ----
 
-    def iter_parts(
-        self,
-    ) -> Iterator[tuple[example_builder.RecordBatch, np.ndarray | None]]:
-        """The records of all blocks in the order of the input, memory-mapped.
+    def iter_selected(
+        self, split: str, number: int, count: int, has_dropped: bool
+    ) -> Iterator[example_builder.RecordBatch]:
+        """The records of a shard, in parts and in the order of the input.
 
-        Yields:
-          A part, and the result of `read_dropped` for its block.
+        Args:
+          split: the split of the shard.
+          number: its number.
+          count: the number of shards of the split.
+          has_dropped: whether `write_dropped` was called for all blocks.
         """
-        for file_name in self._names(".records"):
-            group, number, _ = map(int, file_name.split(".")[0].split("-"))
-            arrays = _read_arrays(self._join(file_name), mapped=True)
-            dropped = self.read_dropped(BlockName(group, number))
-            yield example_builder.RecordBatch(**arrays), dropped
+        keys = shards.key_range(split, number, count)
+        for block, name in self._record_files:
+            dropped = self.read_dropped(block) if has_dropped else None
+            with work_file.opened(self._join(name)) as content:
+                for part in record_file.read(content, *keys):
+                    yield shards.select(part, dropped, split, number, count)
+
+    @functools.cached_property
+    def _record_files(self) -> list[tuple[BlockName, str]]:
+        """The files of records in the order of the input, each with its block."""
+        found = []
+        for block in self.block_names():
+            with work_file.opened(self._documents_path(block)) as content:
+                names = sorted(content.values["files"])
+            found += [(block, name) for name in names if name.endswith(".records")]
+        return found
 
     def shard_path(self, name: str) -> str:
         """The path of a shard until it is published."""
@@ -299,46 +363,49 @@ class WorkDir:
           tokens: int64 [V], its tokens by id.
           masked: int64 [V], its masked tokens by id.
         """
-        _rename(temporary, self._join(shard.name))
-        description = json.dumps(dataclasses.asdict(shard)).encode()
-        _write_arrays(
-            self._join(f"{shard.name}.counts"),
-            {
-                "shard": np.frombuffer(description, np.uint8),
-                "tokens": tokens,
-                "masked": masked,
-            },
-        )
+        work_file.rename(temporary, self._join(shard.name))
+        values = {"shard": dataclasses.asdict(shard)}
+        arrays = {"tokens": tokens, "masked": masked}
+        work_file.write(self._counts_path(shard.name), values, arrays)
 
-    def read_shard_counts(self, name: str) -> ShardCounts | None:
-        """Returns the counts of a shard that is done, or None."""
-        path = self._join(f"{name}.counts")
+    def find_shard(self, name: str) -> schema.Shard | None:
+        """Returns a shard that is marked as done, or None."""
+        values = _read_values(self._counts_path(name))
+        return schema.Shard(**values["shard"]) if values else None
+
+    def find_moved_shard(self, name: str) -> schema.Shard | None:
+        """Returns a shard that is done but whose file is not here, or None."""
+        return None if os.path.exists(self._join(name)) else self.find_shard(name)
+
+    def has_file(self, shard: schema.Shard) -> bool:
+        """Returns whether the file of a shard is here, whole."""
+        path = self._join(shard.name)
         if not os.path.exists(path):
-            return None
-        arrays = _read_arrays(path)
-        shard = schema.Shard(**json.loads(arrays["shard"].tobytes()))
-        return ShardCounts(shard, arrays["tokens"], arrays["masked"])
+            return False
+        is_whole = files.sha256(path) == shard.sha256
+        if not is_whole:
+            _report(f"{path} is damaged: its SHA-256 is wrong")
+        return is_whole
 
-    def _write(self, name: str, data: bytes) -> None:
-        with _create(self._join(name)) as file:
-            file.write(data)
+    def read_shard_counts(self, name: str) -> ShardCounts:
+        """Returns the counts of a shard that is done."""
+        with work_file.opened(self._counts_path(name)) as content:
+            shard = schema.Shard(**content.values["shard"])
+            return ShardCounts(shard, content.array("tokens"), content.array("masked"))
 
-    def _names(self, suffix: str) -> list[str]:
-        return sorted(n for n in os.listdir(self.path) if n.endswith(suffix))
+    # ---- Paths ----
+
+    def _group_path(self, group: int) -> str:
+        return self._join(f"{group:06d}.group")
+
+    def _documents_path(self, name: BlockName) -> str:
+        return self._join(f"{name}.documents")
+
+    def _counts_path(self, name: str) -> str:
+        return self._join(f"{name}.counts")
 
     def _join(self, name: str) -> str:
         return os.path.join(self.path, name)
-
-
-def _first_difference(before: Mapping, after: Mapping, prefix: str = "") -> str:
-    """Describes the first difference between two settings."""
-    for key, old in before.items():
-        new = after.get(key)
-        if old != new:
-            if isinstance(old, dict) and isinstance(new, dict):
-                return _first_difference(old, new, f"{prefix}{key}.")
-            return f"{prefix}{key} was {old!r} and is {new!r}"
-    return "it has other settings"
 
 
 def _group_of(name: str) -> int | None:
@@ -348,57 +415,31 @@ def _group_of(name: str) -> int | None:
 
 
 def _order_to_remove(name: str) -> int:
-    first = (_PUBLISHED_FILE, ".counts", ".dropped", ".group", ".documents")
+    if name.startswith(_PUBLISHED_PREFIX):
+        return -1
+    first = (".counts", ".dropped", ".group", ".documents")
     ranks = [rank for rank, end in enumerate(first) if name.endswith(end)]
     return ranks[0] if ranks else len(first)
 
 
-def _write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays after a line of JSON that describes them."""
-    header = {name: [a.dtype.str, a.shape] for name, a in arrays.items()}
-    line = json.dumps(header).encode()
-    with _create(path) as file:
-        # Padded, so that every array is aligned when memory-mapped.
-        file.write(line + b" " * (-(len(line) + 1) % 8) + b"\n")
-        for array in arrays.values():
-            file.write(np.ascontiguousarray(array).data)
-            file.write(b"\0" * (-array.nbytes % 8))
+def _report(fault: object) -> None:
+    print(f"{fault}; it is made again", file=sys.stderr)
 
 
-@contextlib.contextmanager
-def _create(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file that appears under its name only when it is complete and on disk."""
-    temporary = f"{path}.tmp{os.getpid()}"
-    with open(temporary, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    _rename(temporary, path)
-
-
-def _rename(source: str, target: str) -> None:
-    """Renames a file within its directory, and waits until that is on disk."""
-    os.replace(source, target)
-    directory = os.open(os.path.dirname(target), os.O_RDONLY)
+def _read_values(path: str) -> Mapping[str, Any] | None:
+    """Returns the values of a file; None if there is none or it is damaged."""
+    if not os.path.exists(path):
+        return None
     try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        with work_file.opened(path) as content:
+            return content.values
+    except work_file.DamagedError as error:
+        _report(error)
+        return None
 
 
-def _read_arrays(path: str, mapped: bool = False) -> dict[str, np.ndarray]:
-    """Reads the arrays of `_write_arrays`, or memory-maps them."""
-    with open(path, "rb") as file:
-        line = file.readline()
-    data: np.ndarray
-    if mapped:
-        data = np.memmap(path, np.uint8, "r")
-    else:
-        data = np.fromfile(path, np.uint8)
-    arrays = {}
-    at = len(line)
-    for name, (dtype, shape) in json.loads(line).items():
-        num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        arrays[name] = data[at : at + num_bytes].view(dtype).reshape(shape)
-        at += num_bytes + -num_bytes % 8
-    return arrays
+def _check_size(path: str, size: int) -> None:
+    found = os.path.getsize(path) if os.path.exists(path) else None
+    if found != size:
+        fault = "is missing" if found is None else f"has {found} bytes and not {size}"
+        raise work_file.DamagedError({path: fault})

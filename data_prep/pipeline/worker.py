@@ -10,7 +10,7 @@ import os
 import numpy as np
 
 from albert_tf.data import schema
-from data_prep.pipeline import block_processor, work_dir
+from data_prep.pipeline import block_processor, duplicates, work_dir, work_file
 from data_prep.reading import blocks
 from data_prep.records import shards
 
@@ -18,10 +18,21 @@ from data_prep.records import shards
 class Worker:
     """Does tasks; one per process, for as long as the process lives."""
 
-    def __init__(self, settings: block_processor.PipelineSettings, work_path: str):
-        """`work_path` is the directory of unfinished work."""
+    def __init__(
+        self,
+        settings: block_processor.PipelineSettings,
+        work_path: str,
+        num_groups: int,
+    ):
+        """Prepares nothing yet.
+
+        Args:
+          settings: of the run.
+          work_path: the directory of unfinished work.
+          num_groups: the number of groups of input files.
+        """
         self._settings = settings
-        self._work = work_dir.WorkDir(work_path)
+        self._work = work_dir.WorkDir(work_path, num_groups)
         self._processor: block_processor.BlockProcessor | None = None
 
     def make_block(self, block: blocks.Block) -> collections.Counter:
@@ -30,24 +41,31 @@ class Worker:
             self._processor = block_processor.BlockProcessor(self._settings)
         return self._work.write_block(block, self._processor)
 
-    def make_shard(self, split: str, number: int, count: int) -> schema.Shard:
-        """Makes one of `count` shards, unless it is done."""
+    def make_shard(
+        self, split: str, number: int, count: int
+    ) -> schema.Shard | work_file.DamagedError:
+        """Makes one of `count` shards, unless it is done.
+
+        Returns:
+          The shard, or what is wrong with a file of a block.
+        """
         self._processor = None  # frees its memory: no blocks follow
         data = self._settings.data
         name = shards.shard_name(data, split, number, count)
-        done = self._work.read_shard_counts(name)
-        if done:
-            return done.shard
+        done = self._work.find_shard(name)
+        if done and self._work.has_file(done):
+            return done
+        is_deduplicated = duplicates.is_wanted(self._settings.text)
         vocab_size = self._settings.vocab_size
-        content, num_records, tokens, masked = shards.assemble(
-            (
-                shards.select(part, dropped, split, number, count)
-                for part, dropped in self._work.iter_parts()
-            ),
-            np.dtype(schema.id_dtype(vocab_size)).itemsize,
-            data.masking == "dynamic",
-            vocab_size,
-        )
+        try:
+            content, num_records, tokens, masked = shards.assemble(
+                self._work.iter_selected(split, number, count, is_deduplicated),
+                np.dtype(schema.id_dtype(vocab_size)).itemsize,
+                data.masking == "dynamic",
+                vocab_size,
+            )
+        except work_file.DamagedError as error:
+            return error
         temporary = f"{self._work.shard_path(name)}.tmp{os.getpid()}"
         shard = shards.write_shard(
             temporary, name, content, num_records, data.compression

@@ -125,45 +125,73 @@ def put_dynamic(
 
 
 @numba_cache.kernel
-def count_tokens(data, starts, id_bytes, is_dynamic, tokens, masked):
+def count_tokens(data, starts, ends, id_bytes, is_dynamic, tokens, masked):
     """Counts the tokens of records before masking.
 
     Args:
       data: uint8, records that this module wrote.
       starts: int64 [num_records], where each begins.
+      ends: int64 [num_records], where each ends.
       id_bytes: 2 or 4.
       is_dynamic: whether the records are without masks.
       tokens: int64 [V], incremented by the occurrences of each id in the records.
       masked: int64 [V], the same for masked tokens; all tokens if dynamic.
+
+    Returns:
+      The number of records; or the first one whose sizes or ids are impossible, after
+      which none is counted.
     """
-    for start in starts:
-        _, at = _get_varint(data, start + 1)
-        ids_at, ids_end = _payload(data, at)
-        _count(data, ids_at, ids_end, id_bytes, tokens)
+    for record in range(len(starts)):
+        end = ends[record]
+        _, at = _get_varint(data, starts[record] + 1, end)
+        ids_at, ids_end = _payload(data, at, end)
+        if not _count(data, ids_at, ids_end, id_bytes, tokens):
+            return record
         if is_dynamic:
             _count(data, ids_at, ids_end, id_bytes, masked)
             continue
-        labels_at, labels_end = _payload(data, ids_end)
-        positions_at, _ = _payload(data, labels_end)
-        for i in range((labels_end - labels_at) // id_bytes):
+        labels_at, labels_end = _payload(data, ids_end, end)
+        positions_at, positions_end = _payload(data, labels_end, end)
+        num_masked = (labels_end - labels_at) // id_bytes
+        if (
+            positions_at < 0
+            or positions_end - positions_at != num_masked * POSITION_BYTES
+        ):
+            return record
+        for i in range(num_masked):
             label = _get_integer(data, labels_at + i * id_bytes, id_bytes)
             place = positions_at + i * POSITION_BYTES
-            position = _get_integer(data, place, POSITION_BYTES)
-            shown = _get_integer(data, ids_at + position * id_bytes, id_bytes)
-            tokens[shown] -= 1
+            shown_at = ids_at + _get_integer(data, place, POSITION_BYTES) * id_bytes
+            if label >= len(tokens) or shown_at + id_bytes > ids_end:
+                return record
+            tokens[_get_integer(data, shown_at, id_bytes)] -= 1
             tokens[label] += 1
             masked[label] += 1
+    return len(starts)
 
 
 @numba_cache.kernel
 def _count(data, start, end, id_bytes, counts):
-    """Adds the occurrences of each id in data[start:end] to int64 [V]."""
+    """Adds the occurrences of each id in data[start:end] to int64 [V].
+
+    Returns:
+      Whether there are only whole ids below V, and `start` is a place.
+    """
+    if start < 0 or (end - start) % id_bytes:
+        return False
     if id_bytes == 2:  # a loop for itself is several times as fast
         for place in range(start, end, 2):
-            counts[np.int64(data[place]) | (np.int64(data[place + 1]) << 8)] += 1
+            token = np.int64(data[place]) | (np.int64(data[place + 1]) << 8)
+            if token >= len(counts):
+                return False
+            counts[token] += 1
     else:
         for place in range(start, end, id_bytes):
-            counts[_get_integer(data, place, id_bytes)] += 1
+            token = _get_integer(data, place, id_bytes)
+            if token >= len(counts):
+                return False
+            counts[token] += 1
+    return True
 
 
 @numba_cache.kernel
@@ -191,14 +219,15 @@ def _put_varint(buffer, at, value):
 
 
 @numba_cache.kernel
-def _get_varint(data, at):
+def _get_varint(data, at, end):
+    """A varint and the place after it; (-1, -1) if it does not end before `end`."""
     value = np.int64(0)
-    shift = 0
-    while data[at] >= 128:
-        value |= np.int64(data[at] & 127) << shift
-        shift += 7
-        at += 1
-    return value | (np.int64(data[at]) << shift), at + 1
+    for i in range(min(9, end - at)):  # 9 times 7 bits are never negative
+        byte = np.int64(data[at + i])
+        value |= (byte & 127) << (7 * i)
+        if byte < 128:
+            return value, at + i + 1
+    return np.int64(-1), np.int64(-1)
 
 
 @numba_cache.kernel
@@ -239,13 +268,28 @@ def _put_header(buffer, at, name, kind, num_bytes):
 
 
 @numba_cache.kernel
-def _payload(data, at):
-    """The place [start, end) of a feature's payload; the feature ends with it."""
-    _, at = _get_varint(data, at + 1)
-    name_size, at = _get_varint(data, at + 1)
-    at += name_size
-    for _ in range(3):  # the feature, its list, the payload
-        num_bytes, at = _get_varint(data, at + 1)
+def _payload(data, at, end):
+    """The place [start, stop) of a feature's payload; the feature ends with it.
+
+    Args:
+      data: uint8.
+      at: where the feature begins; below 0 if the one before it was not found.
+      end: where the record ends.
+
+    Returns:
+      The place; (-1, -1) if a size is impossible.
+    """
+    num_bytes = np.int64(0)
+    # The entry of the map, the name, which is skipped, the feature, its list, the
+    # payload.
+    for level in range(5):
+        if at < 0:
+            return np.int64(-1), np.int64(-1)
+        num_bytes, at = _get_varint(data, at + 1, end)
+        if num_bytes < 0 or num_bytes > end - at:
+            return np.int64(-1), np.int64(-1)
+        if level == 1:
+            at += num_bytes
     return at, at + num_bytes
 
 

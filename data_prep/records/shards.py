@@ -55,32 +55,53 @@ def select(
     """Selects the records of a part that belong to a shard.
 
     Args:
-      part: records sorted by key; may be memory-mapped.
+      part: records sorted by key.
       dropped: uint8 [D], not 0 for the documents that give no records; or None.
       split: the split of the shard.
       shard: its number.
       count: the number of shards of the split.
 
     Returns:
-      Copies, in memory, in the order of their keys.
+      The records, in the order of their keys.
+
+    Raises:
+      ValueError: a record is of a document that `dropped` does not have.
     """
-    heldout = int(example_builder.HELDOUT_BIT) if split == schema.HELDOUT else 0
-    borders = [heldout + ((s << 63) // count) for s in (shard, shard + 1)]
-    first = int(np.searchsorted(part.keys, np.uint64(borders[0])))
-    end = len(part.keys)
-    if borders[1] < 1 << 64:
-        end = int(np.searchsorted(part.keys, np.uint64(borders[1])))
-    start = int(part.ends[first - 1]) if first else 0
-    stop = int(part.ends[end - 1]) if end else 0
-    chosen = example_builder.RecordBatch(
-        np.array(part.data[start : max(start, stop)]),
-        part.ends[first:end] - start,
-        np.array(part.keys[first:end]),
-        np.array(part.documents[first:end]),
-    )
-    if dropped is None or not dropped[chosen.documents].any():
+    first, end = between(part.keys, *key_range(split, shard, count))
+    chosen = part
+    if end - first < len(part.keys):
+        start = int(part.ends[first - 1]) if first else 0
+        stop = int(part.ends[end - 1]) if end else 0
+        # Copies, so that no part is held in memory for a few of its records.
+        chosen = example_builder.RecordBatch(
+            np.array(part.data[start : max(start, stop)]),
+            part.ends[first:end] - start,
+            np.array(part.keys[first:end]),
+            np.array(part.documents[first:end]),
+        )
+    if dropped is None:
         return chosen
-    return _keep(chosen, dropped[chosen.documents] == 0)
+    if len(part.documents) and part.documents.max() >= len(dropped):
+        raise ValueError(
+            f"a record is of document {part.documents.max()} of a block "
+            f"of {len(dropped)}"
+        )
+    is_dropped = dropped[chosen.documents] != 0
+    return _keep(chosen, ~is_dropped) if is_dropped.any() else chosen
+
+
+def key_range(split: str, shard: int, count: int) -> tuple[int, int]:
+    """The keys of a shard's records: the first one, and the first one above."""
+    heldout = int(example_builder.HELDOUT_BIT) if split == schema.HELDOUT else 0
+    return heldout + (shard << 63) // count, heldout + (shard + 1 << 63) // count
+
+
+def between(keys: np.ndarray, first_key: int, end_key: int) -> tuple[int, int]:
+    """The places [first, end) of keys, uint64, ascending, in [first_key, end_key)."""
+    first = int(np.searchsorted(keys, np.uint64(first_key)))
+    if end_key >= 1 << 64:
+        return first, len(keys)
+    return first, int(np.searchsorted(keys, np.uint64(end_key)))
 
 
 def assemble(
@@ -100,6 +121,9 @@ def assemble(
     Returns:
       uint8 [num_bytes], the uncompressed file; the number of records; int64 [V] twice,
       see `example_proto.count_tokens`.
+
+    Raises:
+      ValueError: a record is not one that `example_proto` writes.
     """
     parts = [part for part in selected if len(part.keys)]
     tokens, masked = np.zeros((2, vocab_size), np.int64)
@@ -117,7 +141,14 @@ def assemble(
     batch = example_builder.sort_records(joined)
     del joined
     starts = np.append(0, batch.ends[:-1])
-    example_proto.count_tokens(batch.data, starts, id_bytes, is_dynamic, tokens, masked)
+    num_counted = example_proto.count_tokens(
+        batch.data, starts, batch.ends, id_bytes, is_dynamic, tokens, masked
+    )
+    if num_counted < len(starts):
+        raise ValueError(
+            f"record {num_counted} of a shard, with key {batch.keys[num_counted]}, "
+            f"is not one of token ids below {vocab_size}"
+        )
     sizes = batch.ends - starts
     length_checksums = _length_checksums(sizes)
     file = _frame(

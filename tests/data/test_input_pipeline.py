@@ -9,7 +9,7 @@ from scipy import stats
 
 from albert_tf.data import input_pipeline, record_parser, schema
 from albert_tf.data import manifest as manifest_lib
-from data_prep.records import reader
+from data_prep.records import example_proto, reader
 from tests.support import small_run
 
 
@@ -368,6 +368,19 @@ def test_each_epoch_masks_the_same_text_anew(dynamic_dir, dynamic_manifest):
     assert np.mean(changed) > 0.8
     shapes = {k: (v.dtype.name, v.shape[1:]) for k, v in batches[0].items()}
     assert shapes == schema.model_features(24, 4)
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 25])
+def test_a_record_of_another_length_is_not_masked(dynamic_manifest, num_tokens):
+    buffer = np.empty(400, np.uint8)
+    ids = np.full(num_tokens, 7, np.int32)
+    end = example_proto.put_dynamic(buffer, 0, ids, ids > 0, 2, 0, 2)
+    records = tf.data.Dataset.from_tensors([buffer[:end].tobytes()])
+    parser = record_parser.Parser(dynamic_manifest, small_run.small_config().data)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"2 to 24 tokens; received {num_tokens}"
+    ):
+        list(records.map(lambda batch: parser.parse(batch, [[0]])))
 
 
 def test_a_run_that_resumes_draws_the_same_masks(dynamic_dir, dynamic_manifest):

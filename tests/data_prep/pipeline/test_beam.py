@@ -24,7 +24,7 @@ from data_prep import beam_pipeline
 from data_prep.pipeline import block_processor, local_run
 from data_prep.reading import blocks as blocks_lib
 from data_prep.reading import input_files
-from data_prep.records import chunks, example_builder, shards
+from data_prep.records import chunks, shards
 from tests.repository import project_files
 from tests.support import binaries
 
@@ -84,75 +84,6 @@ def test_flags_that_are_not_defined_are_left_for_beam():
     assert rest[0] == "beam_pipeline"
     assert values.input == ["a", "b"]
     assert values.overwrite
-
-
-# Chunks of records.
-
-
-def _records(sizes, keys):
-    return example_builder.RecordBatch(
-        np.arange(sum(sizes), dtype=np.uint8),
-        np.cumsum(sizes, dtype=np.int64),
-        np.array(keys, np.uint64),
-        np.arange(len(sizes), dtype=np.int32),
-    )
-
-
-def test_records_are_cut_into_chunks_that_hold_them_in_order(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 5)
-    found = list(chunks.cut(_records([2, 3, 1, 7, 4], [10, 20, 30, 40, 50])))
-    assert [chunk.data.tolist() for chunk in found] == [
-        [0, 1, 2, 3, 4],
-        [5],
-        [6, 7, 8, 9, 10, 11, 12],
-        [13, 14, 15, 16],
-    ]
-    assert [chunk.ends.tolist() for chunk in found] == [[2, 5], [1], [7], [4]]
-    assert [chunk.keys.tolist() for chunk in found] == [[10, 20], [30], [40], [50]]
-    assert [chunk.documents.tolist() for chunk in found] == [[0, 1], [2], [3], [4]]
-    assert list(chunks.cut(_records([], []))) == []
-
-
-def test_packed_records_come_back_the_same():
-    batch = _records([2, 3], [10, 1 << 63])
-    packed = chunks.pack(batch)
-    assert [len(field) for field in packed] == [5, 16, 16, 8]
-    for before, after in zip(batch, chunks.unpack(packed), strict=True):
-        assert before.dtype == after.dtype
-        np.testing.assert_array_equal(before, after)
-    assert len(chunks.unpack(chunks.EMPTY).keys) == 0
-
-
-def test_equal_keys_keep_the_order_of_the_input():
-    places = [(1, 0, 0, 0), (0, 2, 1, 0), (0, 2, 0, 3), (0, 10, 0, 0), ()]
-    packed = {p: chunks.pack(_records([1], [n])) for n, p in enumerate(places)}
-    order = [int(batch.keys[0]) for batch in chunks.in_order(packed)]
-    assert order == [4, 2, 1, 3, 0]
-
-
-def test_no_shard_that_takes_a_key_is_left_out():
-    third = (1 << 63) // 3  # rounded down, so that key * 3 >> 63 is still 0
-    keys = np.array([third, (1 << 63) + 5], np.uint64)
-    assert chunks.shards_of(keys, schema.TRAIN, 3) == range(0, 2)
-    assert chunks.shards_of(keys, schema.HELDOUT, 3) == range(0, 2)
-    assert chunks.shards_of(keys[:1], schema.HELDOUT, 3) == range(0)
-    assert chunks.shards_of(keys[:1], schema.TRAIN, 1) == range(0, 1)
-    last = np.array([(1 << 63) - 1, (1 << 64) - 1], np.uint64)
-    assert chunks.shards_of(last, schema.TRAIN, 7) == range(6, 7)
-    assert chunks.shards_of(last, schema.HELDOUT, 7) == range(6, 7)
-
-
-def test_the_shards_of_a_chunk_take_all_of_it():
-    rng = np.random.default_rng(0)
-    keys = np.sort(rng.integers(0, 1 << 64, 200, np.uint64))
-    batch = _records([1] * 200, keys)
-    for count in (1, 2, 7, 1000):
-        taken = [
-            shards.select(batch, None, split, number, count).keys
-            for split in schema.SPLITS
-            for number in chunks.shards_of(keys, split, count)
-        ]
-        np.testing.assert_array_equal(np.sort(np.concatenate(taken)), keys)
 
 
 def test_a_shard_can_be_written_to_a_remote_path():

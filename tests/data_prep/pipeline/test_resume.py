@@ -13,7 +13,13 @@ import pytest
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
-from data_prep.pipeline import block_processor, local_run, work_dir
+from data_prep.pipeline import (
+    block_processor,
+    local_run,
+    run_plan,
+    work_dir,
+    work_file,
+)
 from data_prep.reading import blocks as blocks_lib
 from data_prep.reading import input_files
 from tests.support import small_run
@@ -217,8 +223,8 @@ def test_unfinished_work_with_other_settings_is_kept_unless_told(
 
 
 def test_two_runs_at_once_do_not_mix(corpus, tmp_path):
-    folder = work_dir.WorkDir(str(tmp_path / "out" / ".unfinished"))
-    folder.open(work_dir.RunPlan({}, []), overwrite=False)
+    folder = work_dir.WorkDir(str(tmp_path / "out" / ".unfinished"), num_groups=0)
+    folder.open(run_plan.RunPlan({}, []), overwrite=False)
     with pytest.raises(ValueError, match="another run is at work"):
         run(corpus, tmp_path / "out")
     folder.close()
@@ -227,19 +233,19 @@ def test_two_runs_at_once_do_not_mix(corpus, tmp_path):
 
 def test_a_full_disk_is_reported_and_finished_work_stays(corpus, tmp_path, monkeypatch):
     run(corpus, tmp_path / "whole")
-    write, written = work_dir._write_arrays, []
+    write, written = work_file.write, []
 
-    def write_until_full(path, arrays):
+    def write_until_full(path, *content):
         if len(written) == 9:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         written.append(path)
-        write(path, arrays)
+        write(path, *content)
 
-    monkeypatch.setattr(work_dir, "_write_arrays", write_until_full)
+    monkeypatch.setattr(work_file, "write", write_until_full)
     with pytest.raises(OSError, match="no space is left .* same command again"):
         run(corpus, tmp_path / "out")
     assert contents(tmp_path / "out") == {}
-    monkeypatch.setattr(work_dir, "_write_arrays", write)
+    monkeypatch.setattr(work_file, "write", write)
     run(corpus, tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 

@@ -142,7 +142,9 @@ def test_tokens_are_counted_as_they_were_before_masking(width):
     data = np.frombuffer(first + second, np.uint8)
     tokens, masked = np.zeros((2, 300), np.int64)
     starts = np.array([0, len(first)])
-    example_proto.count_tokens(data, starts, width, False, tokens, masked)
+    ends = np.array([len(first), len(data)])
+    arguments = (data, starts, ends, width, False, tokens, masked)
+    assert example_proto.count_tokens(*arguments) == 2
     assert dict(enumerate(tokens[tokens > 0].tolist())) == {
         0: 2,
         1: 3,
@@ -157,6 +159,37 @@ def test_tokens_are_counted_as_they_were_before_masking(width):
 def test_all_tokens_count_as_masked_if_masks_are_drawn_later():
     data = np.frombuffer(dynamic(), np.uint8)
     tokens, masked = np.zeros((2, 30), np.int64)
-    example_proto.count_tokens(data, np.array([0]), 2, True, tokens, masked)
+    starts, ends = np.array([0]), np.array([len(data)])
+    assert example_proto.count_tokens(data, starts, ends, 2, True, tokens, masked) == 1
     assert np.flatnonzero(tokens).tolist() == [2, 3, 4, 9, 20]
     assert tokens.tolist() == masked.tolist()
+
+
+@pytest.mark.parametrize("width", [2, 4])
+@pytest.mark.parametrize(
+    "fault", ["id", "label", "position", "size", "empty", "no positions"]
+)
+def test_counting_stops_at_a_record_with_impossible_ids_or_sizes(width, fault):
+    fine = static(width=width)
+    bad = {
+        "id": static(INPUT_IDS + np.array([0, 280, 0, 0, 0, 0], np.int32), width=width),
+        "label": static(labels=np.array([300], np.int32), width=width),
+        "position": static(positions=np.array([6], np.int32), width=width),
+        "size": fine.replace(b"input_ids\x12", b"input_ids\x12\xff", 1),
+        "empty": b"",
+        "no positions": fine[: fine.index(b"masked_lm_positions")],
+    }[fault]
+    data = np.frombuffer(fine + bad + fine, np.uint8)
+    starts = np.array([0, len(fine), len(fine + bad)])
+    ends = np.array([len(fine), len(fine + bad), len(data)])
+    tokens, masked = np.zeros((2, 300), np.int64)
+    arguments = (data, starts, ends, width, False, tokens, masked)
+    assert example_proto.count_tokens(*arguments) == 1
+    assert masked.sum() == 1
+
+
+def test_counting_without_masks_stops_at_an_impossible_id():
+    data = np.frombuffer(dynamic(INPUT_IDS + np.int32(20)), np.uint8)
+    tokens, masked = np.zeros((2, 30), np.int64)
+    starts, ends = np.array([0]), np.array([len(data)])
+    assert example_proto.count_tokens(data, starts, ends, 2, True, tokens, masked) == 0
