@@ -144,10 +144,12 @@ class Trainer:
 
         Raises:
           ValueError: the checkpoint is damaged, or of another model, a later step or
-            other streams.
+            other streams; or it is missing, and a run was here.
         """
         self.checkpointer = self.make_checkpointer(self.model_dir)
         self.restored_step, notes = self.checkpointer.restore(use_previous)
+        if self.restored_step is None:
+            metrics_log.check_new(self.model_dir)
         self.step = self.restored_step or 0
         num_steps = self.config.train.num_steps
         if self.step > num_steps:
@@ -190,6 +192,7 @@ class Trainer:
         on_checked: Callable[[], None] = lambda: None,
         notes: Iterable[str] = (),
         profile_steps: tuple[int, int] | None = None,
+        check_held: Callable[[], None] = lambda: None,
     ) -> Metrics:
         """Trains from `step` to the last step, and saves.
 
@@ -200,6 +203,8 @@ class Trainer:
           on_checked: called once everything is checked, before anything is written.
           notes: lines for the log.
           profile_steps: the first and the last step to profile, if any.
+          check_held: called before a checkpoint is written; ends the run if another
+            one has taken its directory.
 
         Returns:
           The metrics of the last evaluation; empty without one.
@@ -210,6 +215,7 @@ class Trainer:
         """
         # ---- Data and loop ----
         self._input_fn_at, self._evaluation = input_fn_at, evaluation
+        self._check_held = check_held
         self._batches, self._loop = self._batches_at(self.step), self.make_loop()
         on_checked()
         # ---- Log ----
@@ -250,7 +256,11 @@ class Trainer:
             is_last = is_last or (best is None and self._is_out_of_patience())
             is_save_due = self._is_due(run.save_every_steps) or is_last
             if not is_saved and (is_save_due or best is not None or stopping):
-                self.checkpointer.save(self.step, best, wait=stopping or is_last)
+                self._check_held()
+                # The first is complete before any row of a later step, so that rows
+                # without a checkpoint show that it was lost.
+                wait = stopping or is_last or self.step == 0
+                self.checkpointer.save(self.step, best, wait=wait)
             elif best is not None:
                 self.checkpointer.mark_best(self.step, best)
             if is_last or stopping:

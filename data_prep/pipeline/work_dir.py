@@ -11,8 +11,6 @@ shard: the shard, then its counts (`.counts`), which mark the shard as done.
 import collections
 import contextlib
 import dataclasses
-import fcntl
-import io
 import json
 import os
 import shutil
@@ -21,7 +19,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.core import files
+from albert_tf.core import files, locks
 from albert_tf.data import schema
 from data_prep.pipeline import block_processor
 from data_prep.reading import blocks
@@ -88,7 +86,7 @@ class WorkDir:
 
     def __init__(self, path: str):
         self.path = path
-        self._lock: io.IOBase | None = None
+        self._lock = locks.FileLock(self._join(_LOCK_FILE))
 
     # ---- The run ----
 
@@ -106,19 +104,16 @@ class WorkDir:
         """
         try:
             os.makedirs(self.path, exist_ok=True)
-            self._lock = open(self._join(_LOCK_FILE), "wb")
+            self._lock.acquire()
+        except locks.HeldError as error:
+            raise ValueError(
+                f"another run is at work in {self.path} ({error}); wait until it ends, "
+                "or choose another --output_dir"
+            ) from error
         except OSError as error:
             raise ValueError(
                 f"{self.path} must be a writable directory ({error.strerror}); choose "
                 "another --work_dir"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.close()
-            raise ValueError(
-                f"another run is at work in {self.path}; wait until it ends, or choose "
-                "another --output_dir"
             ) from error
         before = self._read_plan()
         if before == plan:
@@ -177,8 +172,7 @@ class WorkDir:
 
     def close(self) -> None:
         """Releases the lock of the directory."""
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.release()
 
     # ---- Groups and blocks ----
 
