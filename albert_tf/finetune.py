@@ -59,6 +59,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 "task.name is empty"
             )
         profile_steps = flags_lib.profile_steps(flag_values)
+        flags_lib.refuse_second_run(flag_values)
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
         from albert_tf.finetuning import finetuning, results_writer

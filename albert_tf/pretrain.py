@@ -8,15 +8,14 @@ Ctrl-C saves and exits with 130. The code is also 75 if another worker is lost, 
 storage cannot be reached, and if the run hangs: the same command resumes.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files
+from albert_tf.checkpoints import checkpoint_files
+from albert_tf.core import cli, config_io
 from albert_tf.data import manifest as manifest_lib
-from albert_tf.data import schema
 from albert_tf.optim import batch_scaling
 from albert_tf.training import flags as flags_lib
 
@@ -61,12 +60,12 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             config, line = batch_scaling.scale(config, flag_values.scale_to_batch_size)
             print(line, file=sys.stderr)
         profile_steps = flags_lib.profile_steps(flag_values)
+        flags_lib.refuse_second_run(flag_values)
         data_dir = flag_values.data_dir
         manifest = manifest_lib.read_manifest(data_dir)
         manifest_lib.check_manifest(data_dir, manifest, config)
         # A run that resumes does not read it again.
-        checkpoint = os.path.join(flag_values.model_dir, schema.CHECKPOINT_FILE)
-        if not files.exists(checkpoint):
+        if not checkpoint_files.begun_steps(flag_values.model_dir):
             cli.require_checkpoint(flag_values, "init_checkpoint")
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from albert_tf.checkpoints import checkpoint_files
 from albert_tf.core import failures, files
 from albert_tf.data import schema
 
 BEST_FILE = "best_checkpoint.json"
-_NAME = "model.ckpt"
+_NAME = checkpoint_files.NAME
 
 
 class Checkpointer:
@@ -45,7 +46,7 @@ class Checkpointer:
         # checkpoints have it.
         self._checkpoint.save_counter  # noqa: B018 (reading it makes it)
         self._is_chief = is_chief
-        self._paths = _existing(model_dir)
+        self._paths, self._lost = _existing(model_dir)
         self._begun: str | None = None
         self._writer: threading.Thread | None = None
         self._is_published = False
@@ -57,33 +58,69 @@ class Checkpointer:
     def restore(self, use_previous: bool = False) -> tuple[int | None, list[str]]:
         """Restores the newest checkpoint.
 
+        It is the one that the file `checkpoint` names. If that file is lost, it is the
+        newest one that is whole.
+
         Args:
           use_previous: whether to take an older one if the newest is damaged.
 
         Returns:
-          Its step, or None if there is none, and lines about skipped checkpoints.
+          Its step, or None if the directory has none; and lines about a lost file
+          `checkpoint`, checkpoints that were skipped, and a lost best checkpoint.
 
         Raises:
-          ValueError: the checkpoint is damaged or of another model; or all are.
+          ValueError: the checkpoint is damaged or of another model; or all are, or only
+            parts of some are there.
         """
+        notes = []
+        if self._lost and self._paths:
+            notes.append(f"{self._lost}: resuming from the newest whole checkpoint")
         skipped: list[str] = []
         while self._paths:
             path = self._paths[-1]
             try:
                 with _named_errors(path):
                     self._checkpoint.read(path).assert_consumed()
-                # The best may be one that was skipped, or was never completed.
-                if self.best and self._path_of(self.best["step"]) not in self._paths:
-                    self.best = None
-                return step_of(path), skipped
+                step = step_of(path)
+                return step, [*notes, *skipped, *self._check_best(step)]
             except ValueError as error:
-                if not use_previous:
+                # If no file says which were complete, the last may be part of a save.
+                if not (use_previous or self._lost):
                     raise ValueError(f"{error}{self._offer()}") from error
                 skipped.append(str(error))
             self._paths.pop()
         if skipped:
             raise ValueError(f"all checkpoints are damaged: {skipped[-1]}")
-        return None, skipped
+        self._check_new()
+        return None, []
+
+    def _check_best(self, step: int) -> list[str]:
+        """Forgets a best checkpoint that is not there; returns a line about a loss."""
+        best = self.best
+        if best is None or self._path_of(best["step"]) in self._paths:
+            return []
+        self.best = None
+        if best["step"] > step:
+            return []  # skipped, or never completed: the run evaluates it again
+        return [
+            f"{self._path(BEST_FILE)} names step {best['step']}, whose checkpoint is "
+            "lost: the best one is chosen among those from now on"
+        ]
+
+    def _check_new(self) -> None:
+        """Raises ValueError if a new run would overwrite what is left of another."""
+        remedy = (
+            "Copy the run again if a copy was interrupted; else give another "
+            "--model_dir, or remove these files"
+        )
+        # A first save that was interrupted has nothing that is not made again.
+        if max(checkpoint_files.begun_steps(self._model_dir), default=0) > 0:
+            raise ValueError(
+                f"{self._path(_NAME)}-* are parts of checkpoints, none of which is "
+                f"whole. {remedy}"
+            )
+        if files.exists(self._path(schema.CHECKPOINT_FILE)):
+            raise ValueError(f"{self._lost}, and there is no checkpoint. {remedy}")
 
     def _offer(self) -> str:
         if len(self._paths) < 2:
@@ -265,27 +302,36 @@ class Checkpointer:
         return os.path.join(self._model_dir, name)
 
 
-def _existing(model_dir: str) -> list[str]:
-    """Returns the paths of the checkpoints of a directory, the oldest first.
+def _existing(model_dir: str) -> tuple[list[str], str]:
+    """Finds the checkpoints of a directory.
 
-    Raises:
-      ValueError: the file that names them cannot be read.
+    Returns:
+      Paths, the newest last: that of the file `checkpoint`, after those of earlier
+      steps that are whole. If that file is lost, all that are whole, and what happened
+      to it; else "".
     """
+    whole = checkpoint_files.whole_steps(model_dir)
+    newest, lost = _named_newest(model_dir)
+    if newest is not None:
+        whole = [step for step in whole if step < step_of(newest)]
+    paths = [path_of_step(model_dir, step) for step in whole]
+    return [*paths, newest] if newest is not None else paths, lost
+
+
+def _named_newest(model_dir: str) -> tuple[str | None, str]:
+    """Returns the checkpoint that the file `checkpoint` names, or what is wrong."""
+    path = os.path.join(model_dir, schema.CHECKPOINT_FILE)
+    if not files.exists(path):
+        return None, f"{path}, which names the newest checkpoint, is missing"
+    # TensorFlow would return None if the storage cannot be reached.
+    files.read_bytes(path)
     try:
         state = tf.train.get_checkpoint_state(model_dir)
     except ValueError:  # it is empty
         state = None
-    if state is not None:
-        return list(state.all_model_checkpoint_paths)
-    path = os.path.join(model_dir, schema.CHECKPOINT_FILE)
-    if tf.io.gfile.exists(path):
-        files.read_bytes(path)  # TensorFlow would return None in an outage
-        raise ValueError(
-            f"{path}, which names the newest checkpoint, cannot be read. If the "
-            "storage is unavailable, repeat the command later; else give another "
-            "--model_dir"
-        )
-    return []
+    if state is None:
+        return None, f"{path}, which names the newest checkpoint, cannot be read"
+    return state.model_checkpoint_path, ""
 
 
 def _write_list(folder: str, paths: list[str]) -> None:
@@ -309,7 +355,10 @@ def _read_best(model_dir: str) -> dict | None:
     try:
         best = json.loads(files.read_bytes(path))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise ValueError(
+            f"{path} is damaged: {error}. Copy it again; or remove it, and the best "
+            "checkpoint is chosen among those from now on"
+        ) from error
     if not isinstance(best, dict) or not isinstance(best.get("step"), int):
         raise ValueError(
             f"{path} must name the step of the best checkpoint; received {best!r}"
@@ -345,13 +394,13 @@ def newest_path(model_dir: str) -> str:
     Raises:
       ValueError: there is none.
     """
-    path = tf.train.latest_checkpoint(model_dir)
-    if path is None:
+    paths, _ = _existing(model_dir)
+    if not paths:
         raise ValueError(
             f"--model_dir must hold a checkpoint; {model_dir} has none. Train one "
             "with albert_tf.pretrain, or albert_tf.finetune"
         )
-    return path
+    return paths[-1]
 
 
 def restore_parts(path: str, **parts: object) -> None:

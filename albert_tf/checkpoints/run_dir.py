@@ -7,6 +7,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.checkpoints import checkpoint_files
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
@@ -40,15 +41,16 @@ def check(
 
     Raises:
       ValueError: it holds a run of another model, vocabulary or order of the data, or
-        its name is not allowed.
+        one whose configuration is lost.
     """
-    check_name(model_dir)
     notes: list[str] = []
     vocab = read_vocab(data_dir, manifest)
     config_path = os.path.join(model_dir, schema.CONFIG_FILE)
     if files.exists(config_path):
         before = config_io.read(config_path)
         notes += _compare_settings(before, config, model_dir)
+    else:
+        check_unused(model_dir)
     vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)
     if files.exists(vocab_path) and files.read_bytes(vocab_path) != vocab:
         raise ValueError(
@@ -65,12 +67,15 @@ def check(
     return notes
 
 
-def check_name(model_dir: str) -> None:
-    """Raises ValueError if checkpoints in the directory could not be restored."""
-    if set(model_dir) & set("*?[]"):
+def check_unused(model_dir: str) -> None:
+    """Raises ValueError if a directory without config.json has checkpoints.
+
+    Whether they are of the run that would resume from them cannot be known.
+    """
+    if checkpoint_files.begun_steps(model_dir):
         raise ValueError(
-            "--model_dir must not contain any of * ? [ ], which TensorFlow reads as a "
-            f"pattern when it restores a checkpoint; received {model_dir!r}"
+            f"{model_dir} has checkpoints, but the {schema.CONFIG_FILE} of their run "
+            "is missing. Copy it there, or give another --model_dir"
         )
 
 

@@ -174,6 +174,14 @@ def glob(pattern: str) -> list[str]:
     return sorted(found)
 
 
+def names(path: str) -> list[str]:
+    """Returns the names in a directory, sorted; none if there is no directory."""
+    if not is_folder(path):
+        return []
+    found = _gfile().listdir(path) if is_remote(path) else os.listdir(path)
+    return sorted(name.rstrip("/") for name in found)
+
+
 def make_folder(path: str) -> None:
     """Makes a directory and its parents, unless they exist."""
     if is_remote(path):

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
+from albert_tf.checkpoints import run_lock
 from albert_tf.core import config as config_lib
 from albert_tf.devices import strategies
 from albert_tf.finetuning import batches as batches_lib
@@ -71,7 +72,8 @@ def fine_tune(
       The results of the run, or the summary of the seeds.
 
     Raises:
-      ValueError: recipe, checkpoint, data or directory do not fit together.
+      ValueError: recipe, checkpoint, data or directory do not fit together, or another
+        run has the directory.
       FloatingPointError: the loss is not finite, or rose too far.
       preemption.Stopped: the process was asked to end, and has saved.
       strategies.WorkerLostError: another worker of the run is lost.
@@ -80,7 +82,11 @@ def fine_tune(
         cache_dir = os.path.join(model_dir, "features")
     strategy = strategies.create_strategy(options.strategy, options.tpu)
     strategies.check_python_batches(strategy)
-    with strategies.raise_worker_lost(strategy):
+    is_chief = strategies.is_chief(strategy)
+    with (
+        strategies.raise_worker_lost(strategy),
+        run_lock.hold(model_dir, is_chief, preemption.exit_lost) as check_held,
+    ):
         # ---- Pre-trained model and task ----
         pretrained = initialization.read_pretrained_run(init_checkpoint)
         config = initialization.merge(config, pretrained)
@@ -90,12 +96,15 @@ def fine_tune(
         config = _with_best_metric(config, task.metric_names)
 
         # ---- One run a seed ----
-        runs: dict[str, config_lib.Config] = {}
-        for seed in range(config.train.seed, config.train.seed + num_seeds):
-            name = f"seed-{seed}" if num_seeds > 1 else ""
-            runs[os.path.join(model_dir, name) if name else model_dir] = _with_seed(
+        seeds = range(config.train.seed, config.train.seed + num_seeds)
+        folders = [f"seed-{seed}" for seed in seeds] if num_seeds > 1 else [""]
+        run_dir.check_seeds(model_dir, folders)
+        runs = {
+            os.path.join(model_dir, name) if name else model_dir: _with_seed(
                 config, seed
             )
+            for name, seed in zip(folders, seeds, strict=True)
+        }
         for seed_dir, seed_config in runs.items():
             run_dir.check(seed_config, pretrained.vocab, pretrained.path, seed_dir)
 
@@ -115,13 +124,12 @@ def fine_tune(
                 tokenizer.pad_id,
                 signals,
                 options,
+                check_held,
             )
             results.append((os.path.basename(seed_dir), run.run(seed_dir)))
         if num_seeds == 1:
             return results[0][1]
-        return results_writer.summarize_seeds(
-            model_dir, results, strategies.is_chief(strategy)
-        )
+        return results_writer.summarize_seeds(model_dir, results, is_chief)
 
 
 def _with_seed(config: config_lib.Config, seed: int) -> config_lib.Config:
@@ -158,6 +166,7 @@ class SeedRun:
       pad_id: of <pad>.
       signals: of this process: a request to end holds for the next seed too.
       options: those of `fine_tune`.
+      check_held: as `trainer.Trainer.train` takes it.
     """
 
     strategy: tf.distribute.Strategy
@@ -168,6 +177,7 @@ class SeedRun:
     pad_id: int
     signals: loops.Signals
     options: FineTuningOptions
+    check_held: Callable[[], None]
 
     def run(self, model_dir: str) -> dict[str, Any]:
         """Trains to the end, and predicts with the best checkpoint.
@@ -219,6 +229,7 @@ class SeedRun:
             write_run_dir,
             notes,
             self.options.profile_steps,
+            self.check_held,
         )
 
         # ---- Results, of the best checkpoint ----

@@ -1,8 +1,9 @@
 """The run directory of fine-tuning: configuration, vocabulary and task."""
 
 import dataclasses
+import glob
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -42,10 +43,10 @@ def check(
       model_dir: the directory, which need not exist.
 
     Raises:
-      ValueError: it contains another run, or its name is not allowed.
+      ValueError: it contains another run, or one whose configuration is lost.
     """
-    pretraining_run_dir.check_name(model_dir)
     if not files.exists(os.path.join(model_dir, schema.CONFIG_FILE)):
+        pretraining_run_dir.check_unused(model_dir)
         return
     if not files.exists(os.path.join(model_dir, TASK_FILE)):
         raise ValueError(
@@ -67,6 +68,30 @@ def check(
     if os.path.dirname(before_path) != os.path.dirname(_absolute(init_checkpoint)):
         changes.append(f"--init_checkpoint was {before_path} and is {init_checkpoint}")
     _refuse(model_dir, changes)
+
+
+def check_seeds(model_dir: str, folders: Sequence[str]) -> None:
+    """Checks that a directory has no runs of other seeds, whose summary would be lost.
+
+    Args:
+      model_dir: the directory, which need not exist.
+      folders: the names of the seeds' directories in it; [""] for a single run.
+
+    Raises:
+      ValueError: it has.
+    """
+    escaped = model_dir if files.is_remote(model_dir) else glob.escape(model_dir)
+    paths = files.glob(os.path.join(escaped, "seed-*", schema.CONFIG_FILE))
+    found = {os.path.basename(os.path.dirname(path)) for path in paths}
+    if files.exists(os.path.join(model_dir, schema.CONFIG_FILE)):
+        found.add("")
+    if others := sorted(found - set(folders)):
+        runs = ", ".join(others) if all(others) else "a run of one seed"
+        raise ValueError(
+            f"{model_dir} contains {runs}, which this command does not resume. Pass "
+            "another --model_dir; or, to add seeds, the same first seed and a larger "
+            "--seeds"
+        )
 
 
 def check_data(task: base.Task, train_digest: str, model_dir: str) -> None:

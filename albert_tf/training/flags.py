@@ -1,11 +1,13 @@
 """Flags of the binaries that train; no TensorFlow before it is needed."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 
 from absl import flags
 
+from albert_tf.checkpoints import run_lock
 from albert_tf.devices import kinds
 
 
@@ -63,6 +65,15 @@ def define_devices(flag_values: flags.FlagValues) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
+
+
+def refuse_second_run(flag_values: flags.FlagValues) -> None:
+    """Raises ValueError if another process of this machine trains in --model_dir.
+
+    The other workers of its own run may be such processes, and are not checked.
+    """
+    if not os.environ.get("TF_CONFIG") and flag_values.tpu != "pod":
+        run_lock.refuse_second(flag_values.model_dir)
 
 
 def split_cpu(flag_values: flags.FlagValues) -> None:

@@ -31,6 +31,17 @@ def read_metrics(model_dir: str) -> list[dict]:
     return [json.loads(line) for line in whole.splitlines() if line]
 
 
+def check_new(model_dir: str) -> None:
+    """Raises ValueError if a run that starts would drop rows of another run."""
+    last = max((row["step"] for row in read_metrics(model_dir)), default=0)
+    if last > 0:
+        raise ValueError(
+            f"{os.path.join(model_dir, METRICS_FILE)} has rows of a run up to step "
+            f"{last}, but its checkpoints are missing. Copy them there to resume it; "
+            "else give another --model_dir, or remove the files of that run"
+        )
+
+
 class MetricsLog:
     """Writes the metrics of one run, and shows its progress.
 
@@ -54,7 +65,7 @@ class MetricsLog:
         """Starts at the step `restored`, or at 0 if it is None."""
         first_step = restored or 0
         self._path = os.path.join(model_dir, METRICS_FILE)
-        rows = [] if restored is None else read_metrics(model_dir)
+        rows = read_metrics(model_dir)
         self._rows = [row for row in rows if row["step"] <= first_step]
         self._seconds_before = self._rows[-1]["seconds"] if self._rows else 0.0
         self._started = time.monotonic()

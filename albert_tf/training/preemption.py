@@ -38,6 +38,12 @@ def exit_now(code: int) -> NoReturn:
     os._exit(code)
 
 
+def exit_lost(line: str) -> NoReturn:
+    """Prints a line and exits: another process has taken what this one worked on."""
+    print(line, file=sys.stderr)
+    exit_now(PREEMPTED)
+
+
 class StopRequest:
     """Within its `with`, the first signal sets `stop`; a second Ctrl-C exits at once.
 

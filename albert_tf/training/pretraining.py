@@ -9,13 +9,13 @@ import dataclasses
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import run_dir, warm_start
+from albert_tf.checkpoints import run_dir, run_lock, warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.devices import peak_flops, strategies
 from albert_tf.model import costs, pretraining_model
-from albert_tf.training import loops, objectives, throughput
+from albert_tf.training import loops, objectives, preemption, throughput
 from albert_tf.training import trainer as trainer_lib
 
 
@@ -60,13 +60,18 @@ def train(
       nothing was held out.
 
     Raises:
-      ValueError: records, configuration, devices or checkpoint do not fit together.
+      ValueError: records, configuration, devices or checkpoint do not fit together, or
+        another run has the directory.
       FloatingPointError: the loss is not finite, or rose too far.
       preemption.Stopped: the process was asked to end, and has saved.
       strategies.WorkerLostError: another worker of the run is lost.
     """
     strategy = strategies.create_strategy(options.strategy, options.tpu)
-    with strategies.raise_worker_lost(strategy):
+    is_chief = strategies.is_chief(strategy)
+    with (
+        strategies.raise_worker_lost(strategy),
+        run_lock.hold(model_dir, is_chief, preemption.exit_lost) as check_held,
+    ):
         # ---- Data ----
         strategies.check_masking(strategy, config.data.masking)
         manifest = manifest_lib.read_manifest(data_dir)
@@ -99,6 +104,7 @@ def train(
                 write_run_dir,
                 notes,
                 options.profile_steps,
+                check_held,
             )
 
 

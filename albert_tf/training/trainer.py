@@ -147,10 +147,12 @@ class Trainer:
 
         Raises:
           ValueError: the checkpoint is damaged, or of another model, a later step or
-            other streams.
+            other streams; or it is missing, and a run was here.
         """
         self.checkpointer = self.make_checkpointer(self.model_dir)
         self.restored_step, notes = self.checkpointer.restore(use_previous)
+        if self.restored_step is None:
+            metrics_log.check_new(self.model_dir)
         self.step = self.restored_step or 0
         num_steps = self.config.train.num_steps
         if self.step > num_steps:
@@ -193,6 +195,7 @@ class Trainer:
         on_checked: Callable[[], None] = lambda: None,
         notes: Iterable[str] = (),
         profile_steps: tuple[int, int] | None = None,
+        check_held: Callable[[], None] = lambda: None,
     ) -> Metrics:
         """Trains from `step` to the last step, and saves.
 
@@ -203,6 +206,8 @@ class Trainer:
           on_checked: called once everything is checked, before anything is written.
           notes: lines for the log.
           profile_steps: the first and the last step to profile, if any.
+          check_held: called before a checkpoint is written; ends the run if another
+            one has taken its directory.
 
         Returns:
           The metrics of the last evaluation; empty without one.
@@ -214,6 +219,7 @@ class Trainer:
         """
         # ---- Data and loop ----
         self._input_fn_at, self._evaluation = input_fn_at, evaluation
+        self._check_held = check_held
         self._batches, self._loop = self._batches_at(self.step), self.make_loop()
         on_checked()
         self._hangs = hangs.HangRecord(self.model_dir, self.is_chief)
@@ -283,7 +289,11 @@ class Trainer:
             is_save_due = self._is_due(run.save_every_steps) or is_last
             is_save_due = self._saver.is_due() or is_save_due
             if not is_saved and (is_save_due or best is not None or stopping):
-                self._saver.save(self.step, best, wait=stopping or is_last)
+                self._check_held()
+                # The first is complete before any row of a later step, so that rows
+                # without a checkpoint show that it was lost.
+                wait = stopping or is_last or self.step == 0
+                self._saver.save(self.step, best, wait=wait)
             elif best is not None:
                 self._saver.mark_best(self.step, best)
             if is_last or stopping:

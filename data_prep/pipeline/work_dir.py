@@ -15,10 +15,8 @@ which the caller calls `discard`.
 
 import collections
 import dataclasses
-import fcntl
 import functools
 import glob
-import io
 import os
 import shutil
 import sys
@@ -27,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.core import files
+from albert_tf.core import files, locks
 from albert_tf.data import schema
 from data_prep.pipeline import block_processor, record_file, run_plan, work_file
 from data_prep.reading import blocks
@@ -69,7 +67,7 @@ class WorkDir:
         """
         self.path = path
         self._num_groups = num_groups
-        self._lock: io.IOBase | None = None
+        self._lock = locks.FileLock(self._join(_LOCK_FILE))
         # Large files are checked once, and then memory-mapped.
         self._checked: set[str] = set()
 
@@ -89,19 +87,16 @@ class WorkDir:
         """
         try:
             os.makedirs(self.path, exist_ok=True)
-            self._lock = open(self._join(_LOCK_FILE), "wb")
+            self._lock.acquire()
+        except locks.HeldError as error:
+            raise ValueError(
+                f"another run is at work in {self.path} ({error}); wait until it ends, "
+                "or choose another --output_dir"
+            ) from error
         except OSError as error:
             raise ValueError(
                 f"{self.path} must be a writable directory ({error.strerror}); choose "
                 "another --work_dir"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.close()
-            raise ValueError(
-                f"another run is at work in {self.path}; wait until it ends, or choose "
-                "another --output_dir"
             ) from error
         before = self._read_plan()
         if before == plan:
@@ -198,8 +193,7 @@ class WorkDir:
 
     def close(self) -> None:
         """Releases the lock of the directory."""
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.release()
 
     # ---- Groups and blocks ----
 

@@ -164,6 +164,58 @@ def test_files_behave_as_local_ones_while_everything_fails_now_and_then(
     assert outcome.requests["ask"] > 1  # uploads that went on from their half
 
 
+# ---- Leases ----
+
+_LEASES = r"""
+import sys
+import threading
+from albert_tf.checkpoints import lease as lease_lib
+from albert_tf.core import files, locks
+
+
+class Clock(lease_lib.Clock):
+    def sleep(self, seconds):
+        super().sleep(seconds / 100)
+
+
+def take(folder, start, won):
+    lease = lease_lib.Lease(folder, 20.0, Clock())
+    start.wait()
+    try:
+        lease.acquire(print)
+    except locks.HeldError:
+        return
+    won.append(lease)
+
+
+for number in range(12):
+    folder, start, won = f"gs://bucket/{number}", threading.Barrier(2), []
+    files.make_folder(folder)
+    threads = [
+        threading.Thread(target=take, args=(folder, start, won)) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names = files.names(folder)
+    if len(won) != 1 or len(names) != 1 or not won[0].check():
+        sys.exit(f"round {number}: {len(won)} leases, {names}")
+    won[0].release()
+    take(folder, threading.Barrier(1), won)
+    if len(won) != 2 or len(files.names(folder)) != 1:
+        sys.exit(f"round {number}: not taken after its release")
+print("all 12")
+"""
+
+
+@pytest.mark.slow
+def test_of_two_processes_that_start_together_one_gets_the_lease(cloud):
+    outcome = cloud.run("-c", _LEASES, rate=0.2, page_size=1)
+    assert (outcome.code, outcome.output[-7:]) == (0, "all 12\n"), outcome.output
+    assert EVERY_FAULT <= set(outcome.faults)
+
+
 # ---- Pre-training ----
 
 _SETTINGS = [f"--set={override}" for override in small_run.OVERRIDES]

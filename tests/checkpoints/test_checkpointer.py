@@ -150,12 +150,131 @@ def test_a_checkpoint_of_another_shape_or_part_is_refused(tmp_path):
         saver.restore()
 
 
-def test_an_unreadable_list_of_checkpoints_does_not_start_a_run_again(tmp_path):
-    _save(tmp_path, [3])
-    (tmp_path / "checkpoint").write_bytes(b"\0damaged")
+# ---- The file that names the newest checkpoint is lost ----
+
+
+def _restored(folder):
+    """The step that is restored, the value and the lines."""
+    part = _Part()
+    step, lines = _checkpointer(folder, part).restore()
+    return step, float(part.value[0]), lines
+
+
+def _contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+LOSSES = {
+    "is missing": lambda path: path.unlink(),
+    "cannot be read": lambda path: path.write_bytes(b"\0damaged"),
+    "cannot be read (empty)": lambda path: path.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_without_the_list_of_checkpoints_the_newest_whole_one_is_restored(
+    tmp_path, loss
+):
+    _save(tmp_path, [3, 20, 100], keep=3)
+    LOSSES[loss](tmp_path / "checkpoint")
+    (tmp_path / "model.ckpt-200.data-00000-of-00001").write_bytes(b"half of a save")
+    (tmp_path / "model.ckpt-300.index").write_bytes(b"a part of a copy")
+    line = (
+        f"{tmp_path}/checkpoint, which names the newest checkpoint, "
+        f"{loss.removesuffix(' (empty)')}: resuming from the newest whole checkpoint"
+    )
+    assert _restored(tmp_path) == (100, 100.0, [line])
+    # The next save writes the list again, with all that are kept.
+    saver = _checkpointer(tmp_path, _Part(), keep=3)
+    saver.restore()
+    saver.save(150, wait=True)
+    assert _kept(tmp_path) == [20, 100, 150, 300]
+    assert _restored(tmp_path) == (150, 100.0, [])
+
+
+@pytest.mark.parametrize("harm", [_cut, _flip])
+def test_without_the_list_a_damaged_checkpoint_is_skipped_and_named(tmp_path, harm):
+    _save(tmp_path, [3, 5])
+    (tmp_path / "checkpoint").unlink()
+    harm(tmp_path / "model.ckpt-5.data-00000-of-00001")
+    step, value, lines = _restored(tmp_path)
+    assert (step, value) == (3, 3.0)
+    assert len(lines) == 2 and "model.ckpt-5 cannot be restored" in lines[1]
+    for part in tmp_path.glob("model.ckpt-3*"):
+        _cut(part)
+    before = _contents(tmp_path)
+    with pytest.raises(ValueError, match="all checkpoints are damaged: .*ckpt-3"):
+        _checkpointer(tmp_path, _Part()).restore()
+    assert _contents(tmp_path) == before
+
+
+def test_parts_of_checkpoints_do_not_start_a_run_again(tmp_path):
+    _save(tmp_path, [5])
+    (tmp_path / "checkpoint").unlink()
+    (tmp_path / "model.ckpt-5.index").unlink()
     with pytest.raises(
-        ValueError, match="checkpoint, which names the newest checkpoint, cannot"
+        ValueError, match=r"model.ckpt-\* are parts of checkpoints, none of which is w"
     ):
+        _checkpointer(tmp_path, _Part()).restore()
+
+
+def test_a_first_save_that_was_interrupted_is_no_run(tmp_path):
+    for name in ("model.ckpt-0.data-00000-of-00001", "model.ckpt-notes.txt"):
+        (tmp_path / name).write_bytes(b"")
+    assert _restored(tmp_path) == (None, 0.0, [])
+
+
+def test_a_damaged_list_without_any_checkpoint_is_refused(tmp_path):
+    (tmp_path / "checkpoint").write_bytes(b"")
+    with pytest.raises(ValueError, match="cannot be read, and there is no checkpoint"):
+        _checkpointer(tmp_path, _Part()).restore()
+
+
+def test_a_list_that_names_absent_checkpoints_offers_one_that_is_there(tmp_path):
+    _save(tmp_path, [3, 5, 7], keep=3)
+    lines = 'model_checkpoint_path: "model.ckpt-9"\n'
+    lines += 'all_model_checkpoint_paths: "model.ckpt-8"\n'
+    (tmp_path / "checkpoint").write_text(lines)
+    (tmp_path / "model.ckpt-7.index").unlink()
+    message = f"ckpt-9 cannot be restored .* before it is {tmp_path}/model.ckpt-5: --us"
+    with pytest.raises(ValueError, match=message):
+        _checkpointer(tmp_path, _Part()).restore()
+    part = _Part()
+    step, lines = _checkpointer(tmp_path, part).restore(use_previous=True)
+    assert (step, float(part.value[0]), len(lines)) == (5, 5.0, 1)
+
+
+def test_a_list_that_names_an_earlier_checkpoint_decides(tmp_path):
+    _save(tmp_path, [3, 5])
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-3"\n')
+    assert _restored(tmp_path) == (3, 3.0, [])
+    assert checkpointer.newest_path(str(tmp_path)) == f"{tmp_path}/model.ckpt-3"
+
+
+def test_the_newest_path_needs_no_list(tmp_path):
+    _save(tmp_path, [9, 10])
+    (tmp_path / "checkpoint").unlink()
+    assert checkpointer.newest_path(str(tmp_path)) == f"{tmp_path}/model.ckpt-10"
+    with pytest.raises(ValueError, match="must hold a checkpoint; .* has none"):
+        checkpointer.newest_path(str(tmp_path / "absent"))
+
+
+def test_a_best_checkpoint_that_is_lost_is_said(tmp_path):
+    _save(tmp_path, [10, 20, 30], bests=[10])
+    (tmp_path / "model.ckpt-10.index").unlink()
+    saver = _checkpointer(tmp_path, _Part())
+    step, lines = saver.restore()
+    assert (step, saver.best) == (30, None)
+    assert lines == [
+        f"{tmp_path}/best_checkpoint.json names step 10, whose checkpoint is lost: the "
+        "best one is chosen among those from now on"
+    ]
+
+
+def test_a_damaged_name_of_the_best_checkpoint_is_refused_with_a_remedy(tmp_path):
+    _save(tmp_path, [10])
+    (tmp_path / "best_checkpoint.json").write_bytes(b"")
+    with pytest.raises(ValueError, match="is damaged: .* Copy it again; or remove it"):
         _checkpointer(tmp_path, _Part())
 
 
@@ -224,15 +343,6 @@ def test_the_reason_of_a_failed_save_is_said(tmp_path, monkeypatch):
     saver.save(20)
     with pytest.raises(OSError, match="ckpt-20 could not be written: no space is left"):
         saver.wait()
-
-
-def test_an_empty_list_of_checkpoints_is_named(tmp_path):
-    _save(tmp_path, [3])
-    (tmp_path / "checkpoint").write_bytes(b"")
-    with pytest.raises(
-        ValueError, match="checkpoint, which names the newest checkpoint, cannot"
-    ):
-        _checkpointer(tmp_path, _Part())
 
 
 def _wait_until_written(saver):

@@ -8,6 +8,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import ensemble, evaluate, finetune
+from albert_tf.checkpoints import run_lock
+from albert_tf.core import config_io
+from albert_tf.finetuning import finetuning
 from albert_tf.tasks import predictions as predictions_lib
 from tests.support import binaries, heartbeats, small_task
 
@@ -105,6 +108,41 @@ def test_a_finished_run_changes_nothing_when_it_is_called_again(
     assert (tuned / "metrics.jsonl").read_text() == before
     # The watchdog saw the batches of five of 23 and of 9 examples.
     assert beats["the prediction with the best checkpoint"] == 5 + 2
+
+
+def _contents(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_run_that_lost_its_checkpoints_is_not_started_over(
+    tuned, pretrained, table, tmp_path, capsys
+):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    longer = ("train.num_steps=60", "train.eval_every_steps=20")
+    arguments = small_task.arguments(pretrained, table, run, *longer)
+    (run / "checkpoint").unlink()
+    binaries.run(finetune, *arguments)
+    assert "resuming from the newest whole checkpoint" in capsys.readouterr().err
+    assert (run / "metrics.jsonl").read_text() == (tuned / "metrics.jsonl").read_text()
+    assert _results(run)["scores"] == _results(tuned)["scores"]
+    for path in [run / "checkpoint", *run.glob("model.ckpt-*")]:
+        path.unlink(missing_ok=True)
+    before = _contents(run)
+    said = binaries.error_of(capsys, finetune, *arguments)
+    assert "metrics.jsonl has rows of a run up to step 60, but its checkpoints" in said
+    assert _contents(run) == before
+
+
+def test_a_directory_in_use_is_refused(tuned, pretrained, table, tmp_path):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    settings = [*small_task.OVERRIDES, *small_task.TABLE, "train.seed=9"]
+    config = config_io.load("", settings)
+    with run_lock.hold(str(run), True, pytest.fail):
+        before = _contents(run)
+        with pytest.raises(ValueError, match="another run is training in"):
+            finetuning.fine_tune(config, str(pretrained), str(table), str(run))
+        assert _contents(run) == before
 
 
 def test_several_seeds_have_a_median_a_spread_and_a_best(

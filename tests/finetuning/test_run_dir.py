@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from albert_tf import export
 from albert_tf.checkpoints import checkpointer
+from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
+from albert_tf.finetuning import run_dir
 from albert_tf.serving import load
 from tests.support import binaries, fine_tuned
 
@@ -97,6 +99,45 @@ def test_damaged_folders_are_refused(runs, tmp_path, capsys, damage, message):
     )
     assert message in error
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "folders", "found"),
+    [
+        (["seed-1", "seed-2"], [""], "seed-1, seed-2"),
+        (["."], ["seed-1", "seed-2"], "a run of one seed"),
+        (["seed-1", "seed-2", "seed-3"], ["seed-1", "seed-2"], "seed-3"),
+        (["seed-1"], ["seed-5", "seed-6"], "seed-1"),
+    ],
+)
+def test_runs_of_other_seeds_are_refused(tmp_path, there, folders, found):
+    for name in there:
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "config.json").touch()
+    with pytest.raises(ValueError, match=f"contains {found}, which this command does"):
+        run_dir.check_seeds(str(tmp_path), folders)
+
+
+@pytest.mark.parametrize(
+    ("there", "folders"),
+    [
+        ([], [""]),
+        (["."], [""]),
+        (["seed-1"], ["seed-1", "seed-2"]),
+        (["features"], ["seed-1", "seed-2"]),
+    ],
+)
+def test_runs_of_these_seeds_are_resumed(tmp_path, there, folders):
+    for name in there:
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "config.json").touch()
+    run_dir.check_seeds(str(tmp_path), folders)
+
+
+def test_checkpoints_without_their_configuration_are_refused(tmp_path):
+    (tmp_path / "model.ckpt-3.index").touch()
+    with pytest.raises(ValueError, match="the config.json of their run is missing"):
+        run_dir.check(config_lib.Config(), b"", "", str(tmp_path))
 
 
 def test_a_question_that_leaves_no_room_for_its_context_is_refused(

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import pretrain
-from albert_tf.checkpoints import checkpointer
-from albert_tf.core import config_io
+from albert_tf.checkpoints import checkpointer, run_lock
+from albert_tf.core import config_io, locks
 from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
-from albert_tf.training import metrics_log, pretraining
+from albert_tf.training import metrics_log, preemption, pretraining
 from tests.support import binaries, heartbeats, small_run
 from tests.support import training_processes as processes
 
@@ -118,6 +118,146 @@ def _assert_resumes_exactly(records, whole, stopped, *overrides):
         np.testing.assert_array_equal(value, found[name], err_msg=name)
     steps = [row["step"] for row in metrics_log.read_metrics(str(stopped))]
     assert steps == [row["step"] for row in metrics_log.read_metrics(str(whole))]
+
+
+# ---- A directory with a run in it ----
+
+
+def _contents(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("init_checkpoint", ["", "absent"])
+def test_a_run_that_lost_the_file_checkpoint_resumes_from_the_newest_whole_one(
+    data_dir, twelve, tmp_path, capsys, init_checkpoint
+):
+    run = _copy(twelve, tmp_path / "run")
+    (run / "checkpoint").unlink()
+    (run / "model.ckpt-12.index").unlink()
+    # A warm start would begin at step 0.
+    init = (
+        [f"--init_checkpoint={tmp_path / init_checkpoint}"] if init_checkpoint else []
+    )
+    _binary(data_dir, run, *init)
+    said = capsys.readouterr().err
+    assert "is missing: resuming from the newest whole checkpoint" in said
+    expected, found = processes.variables(twelve), processes.variables(run)
+    assert processes.largest_difference(expected, found) == 0.0
+    assert processes.computed_rows(run) == processes.computed_rows(twelve)
+    begun = [row["begun_at"] for row in metrics_log.read_metrics(str(run))]
+    assert set(begun) == {0, 6}
+
+
+def _lose_all_checkpoints(run):
+    for path in [run / "checkpoint", *run.glob("model.ckpt-*")]:
+        path.unlink()
+
+
+def _lose_parts(run):
+    for path in [run / "checkpoint", *run.glob("model.ckpt-*.index")]:
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("lose", "message"),
+    [
+        (
+            _lose_all_checkpoints,
+            "metrics.jsonl has rows of a run up to step 6, but its",
+        ),
+        (
+            _lose_parts,
+            r"model.ckpt-\* are parts of checkpoints, none of which is whole",
+        ),
+        (
+            lambda run: (run / schema.CONFIG_FILE).unlink(),
+            "has checkpoints, but the config.json of their run is missing",
+        ),
+    ],
+)
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_new_run_never_starts_over_what_is_left_of_an_old_one(
+    data_dir, six, tmp_path, lose, message, warm
+):
+    run = _copy(six[0], tmp_path / "run")
+    lose(run)
+    before = _contents(run)
+    options = pretraining.PretrainingOptions(
+        init_checkpoint=str(six[0]) if warm else ""
+    )
+    with pytest.raises(ValueError, match=message):
+        pretraining.train(
+            small_run.small_config("train.num_steps=6"),
+            str(data_dir),
+            str(run),
+            options,
+        )
+    assert _contents(run) == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(data_dir, six, tmp_path):
+    run = _copy(six[0], tmp_path / "run")
+    _lose_all_checkpoints(run)
+    rows = (run / metrics_log.METRICS_FILE).read_text().splitlines(keepends=True)
+    assert json.loads(rows[0])["step"] == 0
+    (run / metrics_log.METRICS_FILE).write_text(rows[0])
+    (run / "model.ckpt-0.data-00000-of-00001").write_bytes(b"a part")
+    assert _train(data_dir, run, "train.num_steps=6") == six[1]
+    assert processes.computed_rows(run) == processes.computed_rows(six[0])
+
+
+def test_rows_of_steps_exist_only_once_the_first_checkpoint_is_complete(
+    data_dir, tmp_path, monkeypatch
+):
+    record, complete = metrics_log.MetricsLog.record, []
+
+    def look(log, split, step, values):
+        complete.append((step, (tmp_path / "checkpoint").exists()))
+        record(log, split, step, values)
+
+    monkeypatch.setattr(metrics_log.MetricsLog, "record", look)
+    _train(data_dir, tmp_path, "train.num_steps=4", "train.steps_per_loop=1")
+    assert complete[:3] == [(0, False), (1, True), (2, True)]
+
+
+@pytest.mark.parametrize("override", ["train.num_steps=6", "model.num_layers=3"])
+def test_a_second_run_in_a_directory_is_refused_and_changes_nothing(
+    data_dir, six, tmp_path, override
+):
+    run = _copy(six[0], tmp_path / "run")
+    with run_lock.hold(str(run), True, pytest.fail):
+        before = _contents(run)
+        with pytest.raises(ValueError, match="another run is training in .*process"):
+            _train(data_dir, run, override)
+        assert _contents(run) == before
+    assert not (run / run_lock.LOCK_FILE).exists()
+    assert _train(data_dir, run, "train.num_steps=6") == six[1]
+
+
+def test_a_run_that_lost_its_directory_ends_with_75_before_it_saves(
+    data_dir, tmp_path, monkeypatch, capsys
+):
+    class Exited(BaseException):
+        pass
+
+    def exit_now(code):
+        raise Exited(code)
+
+    def lose(lock):
+        raise locks.LostError(None)
+
+    monkeypatch.setattr(preemption, "exit_now", exit_now)
+    monkeypatch.setattr(run_lock, "_TRUSTED_SECONDS", -1.0)
+    monkeypatch.setattr(locks.FileLock, "check", lose)
+    with pytest.raises(Exited) as exited:
+        _train(data_dir, tmp_path)
+    assert exited.value.args == (75,)
+    assert "another run has taken" in capsys.readouterr().err
+    assert not list(tmp_path.glob("model.ckpt-*"))
+
+
+# ---- Exact resume ----
 
 
 def test_a_run_that_draws_its_masks_resumes_exactly(tmp_path):
