@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf import export, predict
 from albert_tf.model import task_model
 from albert_tf.serving import load
-from tests.support import binaries, fine_tuned
+from tests.support import binaries, fine_tuned, small_serving
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,8 @@ def saved_models(runs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
     for kind, run in runs.items():
         binaries.run(export, f"--model_dir={run}", f"--output_dir={folder / kind}")
-    return folder
+    with small_serving.loaded_once():
+        yield folder
 
 
 def asked(saved_models, kind, *arguments):

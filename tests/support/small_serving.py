@@ -1,7 +1,10 @@
 """Models that answer, and were never trained."""
 
+import contextlib
 import functools
+from collections.abc import Iterator
 
+import pytest
 import tensorflow as tf
 
 from albert_tf.model import pretraining_model
@@ -38,6 +41,14 @@ def of_kind(kind: str) -> signature.TaskServing:
         null_odds_threshold=100.0,
     )
     return load.SERVINGS[kind](trained)
+
+
+@contextlib.contextmanager
+def loaded_once() -> Iterator[None]:
+    """Within it, TensorFlow loads each SavedModel at its first use alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.saved_model, "load", functools.cache(tf.saved_model.load))
+        yield
 
 
 def save(module: tf.Module, path: str) -> None:

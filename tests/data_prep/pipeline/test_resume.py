@@ -380,7 +380,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bytes(corpus, tmp
     for attempt in itertools.count():
         process = subprocess.Popen([*command, str(output), str(size)])
         try:
-            # A busy machine does little in a second: at last it is let be.
+            # A busy machine does little in a second: later attempts have no limit.
             process.wait(timeout=1.0 + 0.1 * attempt if attempt < 25 else None)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
