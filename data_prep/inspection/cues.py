@@ -15,7 +15,8 @@ from albert_tf.tokenization import tokenizer as tokenizer_lib
 _CLOSING = frozenset(".!?…\"'”’»)]。！？」』")
 # Rare tokens count as one: what they hint at is the document, not the order.
 _NUM_TOKENS = 256
-_NUM_LENGTHS = 32
+# Lengths are rounded to this many.
+_NUM_LENGTHS = 16
 
 
 class Boundaries(NamedTuple):
@@ -55,17 +56,17 @@ def guess_rates(
     lasts = _frequent(pairs.last_a, pairs.last_b)
     firsts = _frequent(pairs.first_a, pairs.first_b)
     longest = max(pairs.length_a.max(), pairs.length_b.max())
-    lengths = [
+    length_a, length_b = (
         length * _NUM_LENGTHS // (longest + 1)
         for length in (pairs.length_a, pairs.length_b)
-    ]
+    )
     cues: Mapping[str, list[np.ndarray]] = {
         "closing punctuation": [
             2 * is_closing[pairs.last_a] + is_closing[pairs.last_b]
         ],
         "last tokens": lasts,
         "which segment is longer": [np.sign(pairs.length_a - pairs.length_b) + 1],
-        "both lengths": lengths,
+        "both lengths": [length_a * _NUM_LENGTHS + length_b],
         "first tokens": firsts,
     }
     return {name: guess_rate(columns, pairs.labels) for name, columns in cues.items()}

@@ -302,9 +302,9 @@ def _cues(counts: Counts, tokenizer: tokenizer_lib.Tokenizer) -> Table:
         f"Naive Bayes guesses the labels of the {len(pairs.labels):,} pairs of the "
         "sample from one cue alone, those of each half by what the other half shows. "
         f"More than {_share(most)}, {_MOST_ERRORS} standard errors, is above chance. "
-        "First tokens may be: a text begins with other words than it continues with. "
-        "A title or a heading, without closing punctuation, comes before its text. "
-        "Apart from these no cue should be above chance.",
+        "Some of it is fair: a text begins with other words and shorter or longer "
+        "sentences than it continues with, and a title, without closing punctuation, "
+        "comes before it.",
     )
 
 

@@ -141,6 +141,13 @@ def test_a_record_is_counted_by_hand(static):
     assert sample.masked[1098] == 2 and sample.masked[861] == 1
     sample.add(row._replace(segment_a_length=10, label=schema.NO_LABEL))
     assert sample.labels.tolist() == [1, 1, 1]
+    # A record without a label has no second segment, and so no boundaries.
+    assert [column.tolist() for column in sample.boundaries] == [
+        *([token] * 2 for token in (14, 173, 22, 861)),
+        [4, 4],
+        [3, 3],
+        [1, 0],
+    ]
 
 
 def test_counts_of_all_records_are_those_of_the_manifest(static):
@@ -261,6 +268,26 @@ def test_tables_say_whether_the_counts_fit(static, tokenizer):
         ("Labels", "one half is NOT in this interval"),
     ):
         assert words in table(tables, title).note
+
+
+def test_a_cue_that_reveals_labels_is_named(static, tokenizer):
+    counts, _, _ = read(static)
+    sample = sample_lib.Sample(counts.manifest, np.full(25, 5))
+    for place in range(400):
+        # "!" ends segment B if in order, segment A if swapped; [173, 3] are words.
+        ends = (861, 173) if place % 3 else (173, 861)
+        tokens = EXAMPLE.tokens.copy()
+        tokens[[4, 8]] = ends
+        sample.add(EXAMPLE._replace(tokens=tokens, label=int(place % 3 > 0)))
+    tables = tables_lib.make_tables(counts._replace(sample=sample), tokenizer)
+    found = table(tables, "Labels guessed from cues")
+    assert found.rows[:2] == [
+        ("closing punctuation", "100.00%", "yes"),
+        ("last tokens", "100.00%", "yes"),
+    ]
+    assert (
+        "of the 400 pairs" in found.note and "More than 60.00%, 4 stand" in found.note
+    )
 
 
 def test_ledgers_name_what_was_dropped_and_why(static, tokenizer):

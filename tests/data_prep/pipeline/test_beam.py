@@ -235,7 +235,7 @@ def test_bad_input_ends_in_one_line_and_records_are_replaced_on_demand(
     assert "--runer is neither" in error_of(good, "--runer=DirectRunner")
     assert "received 'b.txt'. Quote globs" in error_of(good, "b.txt")
     assert "latin, line 3" in error_of(f"--input={tmp_path}/latin")
-    assert f"{tmp_path}/word: no document gave" in error_of(f"--input={tmp_path}/word")
+    assert "/word: no training record is a pair" in error_of(f"--input={tmp_path}/word")
     assert list((tmp_path / "out").iterdir()) == []
 
     first = _pipeline(beam_python, *arguments, good)

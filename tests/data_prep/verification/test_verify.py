@@ -320,15 +320,17 @@ def test_deep_names_the_record_that_breaks_a_rule(records):
     assert problem.endswith("; make the records again")
 
 
-def test_deep_compares_the_sum_of_labels(records):
+@pytest.mark.parametrize("label", ["-1", "1"])
+def test_deep_compares_the_numbers_of_labels(records, label):
     values = read_manifest(records)
     labels = values["splits"]["train"]["statistics"]["labels"]
     labels["0"] -= 1
-    labels["1"] += 1
+    labels[label] += 1
+    number = labels[label]
     write_manifest(records, values)
     assert run.verify(str(records)) == []
     line = only_problem(records, deep=True)
-    assert f"train: labels.1 is {labels['1']}, but {labels['1'] - 1} in the" in line
+    assert f"train: labels.{label} is {number}, but {number - 1} in the" in line
 
 
 def test_reading_in_small_chunks_finds_the_same(made, monkeypatch):
