@@ -3,9 +3,11 @@
 It needs JAX, NumPy and absl, and no TensorFlow.
 """
 
+import contextlib
 import dataclasses
 import statistics
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -52,7 +54,7 @@ def run(
       `last_loss` in nats, and `num_skipped` steps.
 
     Raises:
-      ValueError: there is no exported step, or no accelerator.
+      ValueError: there is no exported step, no accelerator, or too little memory.
     """
     step, program = exported_step.read(folder)
     # Before JAX looks for devices; the optimizer's step number is an int64.
@@ -65,9 +67,10 @@ def run(
             "JAX finds no accelerator, only a CPU; install JAX for this machine's "
             "accelerator, or pass --platform=cpu"
         )
-    arrays = draw_arguments(step, seed)
-    compiled, compile_seconds = _compile(step, program, arrays)
-    timings = _time_steps(step, compiled, arrays, num_steps)
+    with _naming_full_memory():
+        arrays = draw_arguments(step, seed)
+        compiled, compile_seconds = _compile(step, program, arrays)
+        timings = _time_steps(step, compiled, arrays, num_steps)
     seconds = timings["queued_step_ms"] / 1e3
     peak = 1e12 * (peak_teraflops or teraflops.of_gpu(device.device_kind))
     memory = device.memory_stats() or {}
@@ -99,6 +102,22 @@ def _settings(step: exported_step.ExportedStep) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def _naming_full_memory() -> Iterator[None]:
+    """Raises a ValueError with the remedy if the device's memory is full."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        first_line = str(error).partition("\n")[0]
+        if "RESOURCE_EXHAUSTED" not in first_line:
+            raise
+        raise ValueError(
+            f"the step does not fit into the device's memory: {first_line}. Export it "
+            "with a smaller --global_batch, --set train.remat=block, or more "
+            "train.accumulation_steps"
+        ) from error
+
+
 # ---- Arguments ----
 
 
@@ -122,9 +141,7 @@ def draw_arguments(step: exported_step.ExportedStep, seed: int) -> list[jax.Arra
     return arrays
 
 
-def draw_batch(
-    step: exported_step.ExportedStep, seed: int
-) -> dict[str, np.ndarray]:
+def draw_batch(step: exported_step.ExportedStep, seed: int) -> dict[str, np.ndarray]:
     """Returns random words without padding, in two segments of half the length.
 
     The features of `albert_tf.data.schema.model_features`, with a batch axis.

@@ -43,9 +43,7 @@ def export_step(config: config_lib.Config, global_batch: int, folder: str) -> No
     exported_step.write(folder, step, program)
 
 
-def make_trainer(
-    config: config_lib.Config, global_batch: int
-) -> trainer_lib.Trainer:
+def make_trainer(config: config_lib.Config, global_batch: int) -> trainer_lib.Trainer:
     """Returns a trainer that computes as on an accelerator."""
     # "on" is what "auto" is there.
     settings = (f"train.batch_size={global_batch}", "train.jit_compile=on")
@@ -85,7 +83,7 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
     # With variables TensorFlow lowers for a device of this machine only, also a CPU. A
     # test compares with its lowering for GPUs.
     text = step.experimental_get_compiler_ir(*flat_specs)(stage="stablehlo")
-    _check_portable(text)
+    check_portable(text)
     by_handle = {id(variable.handle): variable for variable in traced.variables}
     variables = [by_handle[id(handle)] for handle in traced.captured_inputs]
     arguments = (
@@ -144,14 +142,13 @@ def _outputs(
         argument = argument_of.get(index)
         name = scalars[index] if argument is None else arguments[argument].name
         outputs.append(
-            exported_step.Output(
-                name, _DTYPES[dtype], tuple(map(int, shape)), argument
-            )
+            exported_step.Output(name, _DTYPES[dtype], tuple(map(int, shape)), argument)
         )
     return tuple(outputs)
 
 
-def _check_portable(text: str) -> None:
+def check_portable(text: str) -> None:
+    """Raises a ValueError if a program calls code that only one device has."""
     called = set(re.findall(r"custom_call @?([\w.$]+)", text))
     if called:
         raise ValueError(
