@@ -47,14 +47,15 @@ golden-margins: ## print how near the original's numbers come to their limits
 	@$(DEVELOPMENT)
 	$(RUN) -m tests.support.golden_margins
 
-# PyTorch does not fit beside TensorFlow, so transformers has an environment of its own,
-# whose requirements pin all by themselves: constraints.txt is not theirs.
+# PyTorch does not fit beside TensorFlow, so transformers and JAX have an environment of
+# their own, whose requirements pin all by themselves: constraints.txt is not theirs.
 INTEROP = build/interop
 .PHONY: test-interop
-test-interop: ## run the tests that load our models in transformers, on PyTorch
+test-interop: ## run the tests that need transformers on PyTorch, or JAX
 	@$(PRODUCT)
 	@mkdir -p $(INTEROP)
-	@cp requirements-bench-torch.txt requirements-interop.txt $(INTEROP)
+	@cp requirements-bench-torch.txt requirements-jax.txt requirements-interop.txt \
+	  $(INTEROP)
 	@: > $(INTEROP)/constraints.txt
 	@cd $(INTEROP) && PYTHON='$(PYTHON)' $(CURDIR)/.ci/make_venv venv \
 	  requirements-interop.txt

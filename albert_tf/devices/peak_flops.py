@@ -1,20 +1,10 @@
-"""Peak FLOP/s of accelerators, for the utilization.
-
-A new accelerator is one entry in a table here.
-"""
+"""Peak FLOP/s of the devices of a run, for the utilization."""
 
 import os
 
 import tensorflow as tf
 
-# Teraflops of dense bfloat16 products of one device (float16 on V100 and T4, which have
-# no bfloat16), from the makers' data sheets. A replica is half a chip of TPU v2 and v3,
-# and a whole chip of the others. For a GPU the first entry counts whose words are all
-# in the device's name.
-_TPU_TERAFLOPS = {"v2": 22.5, "v3": 61.5, "v4": 275, "v5lite": 197, "v5p": 459}
-_TPU_TERAFLOPS |= {"v5e": 197, "v6e": 918}
-_GPU_TERAFLOPS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L4": 121}
-_GPU_TERAFLOPS |= {"V100": 125, "T4": 65}
+from albert_tf.devices import teraflops as teraflops_lib
 
 
 def peak_flops(strategy: tf.distribute.Strategy, teraflops: float = 0.0) -> float:
@@ -36,11 +26,9 @@ def _known_teraflops(strategy: tf.distribute.Strategy) -> float:
     if isinstance(strategy, tf.distribute.TPUStrategy):
         name = os.environ.get("TPU_ACCELERATOR_TYPE", "")
         kind = name.partition("-")[0].removesuffix("pod")
-        return _TPU_TERAFLOPS.get(kind, 0.0)
+        return teraflops_lib.of_tpu(kind)
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return 0.0
     details = tf.config.experimental.get_device_details(gpus[0])
-    words = set(details.get("device_name", "").replace("-", " ").split())
-    known = (v for kind, v in _GPU_TERAFLOPS.items() if set(kind.split()) <= words)
-    return next(known, 0.0)
+    return teraflops_lib.of_gpu(details.get("device_name", ""))

@@ -21,7 +21,8 @@ BINARIES = [
 ]
 HEAVY = {
     *("apache_beam", "datasketch", "fastapi", "grpc", "h5py", "huggingface_hub"),
-    *("jinja2", "keras", "keras_hub", "llvmlite", "matplotlib", "numba", "pandas"),
+    *("jax", "jinja2", "keras", "keras_hub", "llvmlite", "matplotlib", "numba"),
+    "pandas",
     *("pyarrow", "pydantic", "safetensors", "scipy", "sentencepiece", "sentencex"),
     *("sklearn", "starlette", "tensorflow", "tensorflow_serving", "tensorflow_text"),
     *("tf_keras", "tokenizers", "torch", "transformers", "uvicorn"),
@@ -41,6 +42,7 @@ WRONG_SETTING = {
     "albert_tf.finetune": (
         *("--model_dir={new}", "--init_checkpoint={dir}", "--data_dir={dir}"),
     ),
+    "albert_tf.plan": ("--export_step={new}",),
     "albert_tf.pretrain": ("--model_dir={new}", "--data_dir={dir}"),
     "albert_tf.submit": (
         *("--tpu_type=v3-8", "--zone=europe-west4-a"),
@@ -64,6 +66,7 @@ MISSING_FILE = {
         *("--model_dir={new}", "--init_checkpoint={absent}", "--data_dir={dir}"),
     ),
     "albert_tf.glue_submission": ("--runs={absent}", "--output={new}"),
+    "albert_tf.plan": ("--run_exported={absent}",),
     "albert_tf.predict": ("--saved_model={absent}",),
     "albert_tf.pretrain": ("--model_dir={new}", "--data_dir={absent}"),
     "albert_tf.report": ("{absent}",),

@@ -28,6 +28,7 @@ TOP_LEVEL = {
     "requirements-bench-torch.txt",
     "requirements-dev.txt",
     "requirements-interop.txt",
+    "requirements-jax.txt",
     "requirements-tpu.txt",
     "requirements.txt",
     "tests",

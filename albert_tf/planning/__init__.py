@@ -1,0 +1,1 @@
+"""The train step outside TensorFlow: exported, and run by JAX."""
