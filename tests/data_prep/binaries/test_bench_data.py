@@ -23,10 +23,12 @@ _BLOCK_STAGES = (
     "rest of the block",
     "make records",
     "sort",
+    "checksums of chunks",
     "write files",
 )
 _SHARD_STAGES = (
     "sort",
+    "check chunks",
     "select",
     "count tokens",
     "checksums",
