@@ -21,8 +21,15 @@ from albert_tf.training import trainer as trainer_lib
 
 # The types of MLIR by their NumPy names.
 _DTYPES = {"i32": "int32", "i64": "int64", "f32": "float32"}
-# Of `mean_loss` before the first step, instead of infinity, which JSON does not have.
-_NO_MEAN_LOSS = float(np.finfo(np.float32).max)
+# What the step takes beside the batch, before the first step. The mean loss would be
+# infinite, which JSON does not have.
+_SCALARS = (
+    exported_step.Argument("stop", "float32", (), fill=0.0),
+    exported_step.Argument(
+        "mean_loss", "float32", (), fill=float(np.finfo(np.float32).max)
+    ),
+    exported_step.Argument("num_skipped", "int32", (), fill=0.0),
+)
 
 
 def export_step(config: config_lib.Config, global_batch: int, folder: str) -> None:
@@ -71,14 +78,14 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
     # Flat arguments, which experimental_get_compiler_ir requires.
     @tf.function(jit_compile=True, autograph=False)
     def step(*arguments):
-        *values, stop, mean_loss = arguments
+        values, scalars = arguments[: len(specs)], arguments[len(specs) :]
         batch = dict(zip(specs, values, strict=True))
         return strategies.run_on_replicas(
-            trainer.strategy, train_step, (batch, stop, mean_loss)
+            trainer.strategy, train_step, (batch, *scalars)
         )
 
-    scalars = [tf.TensorSpec([], tf.float32, name) for name in ("stop", "mean_loss")]
-    flat_specs = (*specs.values(), *scalars)
+    scalar_specs = [tf.TensorSpec([], one.dtype, one.name) for one in _SCALARS]
+    flat_specs = (*specs.values(), *scalar_specs)
     traced = step.get_concrete_function(*flat_specs)
     # With variables TensorFlow lowers for a device of this machine only, also a CPU. A
     # test compares with its lowering for GPUs.
@@ -88,8 +95,7 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
     variables = [by_handle[id(handle)] for handle in traced.captured_inputs]
     arguments = (
         *(_feature(spec) for spec in specs.values()),
-        exported_step.Argument("stop", "float32", (), fill=0.0),
-        exported_step.Argument("mean_loss", "float32", (), fill=_NO_MEAN_LOSS),
+        *_SCALARS,
         *(_state(variable, trainer) for variable in variables),
     )
     outputs = _outputs(text, sorted(traced.structured_outputs), arguments)

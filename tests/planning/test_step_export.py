@@ -73,8 +73,10 @@ def test_steps_are_those_of_the_trainer(exported):
 
     @tf.function(autograph=False)
     def own(features):
-        arguments = features, tf.constant(0.0), tf.constant(float("inf"))
-        return strategies.run_on_replicas(trainer.strategy, own_step, arguments)
+        scalars = tf.constant(0.0), tf.constant(float("inf")), tf.constant(0)
+        return strategies.run_on_replicas(
+            trainer.strategy, own_step, (features, *scalars)
+        )
 
     variables = {
         variable.name.removesuffix(":0"): variable
@@ -82,7 +84,7 @@ def test_steps_are_those_of_the_trainer(exported):
     }
     values = {name: variable.numpy() for name, variable in variables.items()} | batch
     arguments = [
-        tf.constant(values.get(one.name, one.fill), one.dtype, one.shape)
+        tf.constant(np.asarray(values.get(one.name, one.fill), one.dtype))
         for one in step.arguments
     ]
     run = _runner(step, program)
@@ -111,12 +113,12 @@ def test_arguments_and_outputs_are_described(exported):
     step, program = exported
     features = schema.model_features(LENGTH, NUM_PREDICTIONS)
     names = [one.name for one in step.arguments]
-    assert names[:9] == [*features, "stop", "mean_loss"]
+    assert names[:10] == [*features, "stop", "mean_loss", "num_skipped"]
     assert len(set(names)) == len(names)
     scalars = [one.name for one in step.outputs if one.argument is None]
     assert {"loss", "gradient_norm", "is_bad", "mlm_loss"} <= {*scalars}
     # Each variable is an argument, and its new value an output that may overwrite it.
-    assert {one.argument for one in step.outputs} - {None} == {*range(9, len(names))}
+    assert {one.argument for one in step.outputs} - {None} == {*range(10, len(names))}
     for index, output in enumerate(step.outputs):
         if output.argument is not None:
             argument = step.arguments[output.argument]
