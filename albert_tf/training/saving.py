@@ -28,6 +28,7 @@ class Saver:
         watch: watchdog.Watchdog,
         is_asked_to_end: Callable[[], bool],
         warn: Callable[[str], None],
+        check_held: Callable[[], None],
     ):
         """Prepares to save.
 
@@ -37,12 +38,15 @@ class Saver:
           watch: watches each wait for the storage.
           is_asked_to_end: returns whether to wait for the storage no longer.
           warn: prints a line.
+          check_held: called before each attempt; does not return if another run has
+            taken the directory.
         """
         self._checkpointer = checkpointer
         self._retry_seconds = retry_seconds
         self._watch = watch
         self._is_asked_to_end = is_asked_to_end
         self._warn = warn
+        self._check_held = check_held
         self._pauses = pauses.Pauses()
 
     def is_due(self) -> bool:
@@ -72,6 +76,7 @@ class Saver:
             )
         else:
             with self._watch.task(f"the save of step {step}"):
+                self._check_held()
                 self._checkpointer.save(step, metric)
 
     def mark_best(self, step: int, metric: float) -> None:
@@ -104,6 +109,7 @@ class Saver:
         while True:
             try:
                 with self._watch.task(f"the save of step {step}"):
+                    self._check_held()
                     write()
             except OSError as error:
                 self._failed(error)

@@ -206,8 +206,8 @@ class Trainer:
           on_checked: called once everything is checked, before anything is written.
           notes: lines for the log.
           profile_steps: the first and the last step to profile, if any.
-          check_held: called before a checkpoint is written; ends the run if another
-            one has taken its directory.
+          check_held: called before a checkpoint is written; does not return if another
+            run has taken the directory.
 
         Returns:
           The metrics of the last evaluation; empty without one.
@@ -219,7 +219,6 @@ class Trainer:
         """
         # ---- Data and loop ----
         self._input_fn_at, self._evaluation = input_fn_at, evaluation
-        self._check_held = check_held
         self._batches, self._loop = self._batches_at(self.step), self.make_loop()
         on_checked()
         self._hangs = hangs.HangRecord(self.model_dir, self.is_chief)
@@ -237,6 +236,7 @@ class Trainer:
             self._watchdog,
             lambda: float(self.signals.stop) > 0,
             self._log.warn,
+            check_held,
         )
         self._best = self.checkpointer.best
         # ---- Steps ----
@@ -289,7 +289,6 @@ class Trainer:
             is_save_due = self._is_due(run.save_every_steps) or is_last
             is_save_due = self._saver.is_due() or is_save_due
             if not is_saved and (is_save_due or best is not None or stopping):
-                self._check_held()
                 # The first is complete before any row of a later step, so that rows
                 # without a checkpoint show that it was lost.
                 wait = stopping or is_last or self.step == 0

@@ -89,13 +89,17 @@ class _Turns:
             self._reports.put(number)
 
         for number in range(2):
-            threading.Thread(target=run_one, args=(number,), name=str(number)).start()
+            threading.Thread(
+                target=run_one, args=(number,), name=str(number), daemon=True
+            ).start()
             self._reports.get()
-        while len(outcomes) < 2:
-            number = next(self._order)
+        for number in itertools.islice(self._order, 1000):
+            if len(outcomes) == 2:
+                break
             if number not in outcomes:
                 self._go[number].release()
                 self._reports.get()
+        assert len(outcomes) == 2, "both wait for each other"
         return [outcomes[0], outcomes[1]]
 
 

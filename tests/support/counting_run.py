@@ -48,9 +48,10 @@ class Run:
             return None
         return dict(self.held_out[self.step])
 
-    def execute(self):
+    def execute(self, check_held=lambda: None):
         return self.trainer.train(
             lambda step: lambda context: tf.data.Dataset.from_tensors({"step": [step]}),
             trainer.Evaluation(self.evaluate, patience=self.patience),
             profile_steps=self.profile_steps,
+            check_held=check_held,
         )

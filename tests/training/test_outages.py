@@ -121,6 +121,27 @@ def test_the_last_save_waits_for_the_storage(tmp_path, monkeypatch, capsys):
     assert Run(tmp_path / "run", LOSSES).restored == 20
 
 
+def test_the_directory_is_confirmed_before_each_attempt_to_save(tmp_path, monkeypatch):
+    """Another run may have taken it while the storage was away."""
+
+    class Ended(BaseException):
+        pass
+
+    storage = _Storage(monkeypatch, AWAY, num_failures=99, first_step=20)
+    run, checks = Run(tmp_path / "run", LOSSES), []
+
+    def check_held():
+        checks.append(run.step)
+        if checks.count(20) == 3:
+            raise Ended
+
+    with pytest.raises(Ended):
+        run.execute(check_held)
+    # Each fifth step is the best so far; all but the first and last are asynchronous.
+    assert checks == [0, 5, 10, 15, 20, 20, 20]
+    assert storage.num_failures == 97
+
+
 def test_a_run_that_is_asked_to_end_does_not_wait_for_the_storage(
     tmp_path, monkeypatch
 ):
