@@ -15,13 +15,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What makes the commands fit a corpus of a few hundred sentences and a test's patience.
 SHRINK = {
-    "data_prep.train_vocab": ["--vocab_size=200"],
+    "data_prep.train_vocab": ["--vocab_size=150"],
     "data_prep.create_pretraining_data": [
-        "--set=model.vocab_size=200",
+        "--set=model.vocab_size=150",
         "--set=data.heldout_rate=0.2",
     ],
     "albert_tf.pretrain": [
-        "--set=model.vocab_size=200",
+        "--set=model.vocab_size=150",
         "--set=data.heldout_rate=0.2",
         "--set=model.num_layers=1",
         "--set=optimizer.warmup_steps=1",
