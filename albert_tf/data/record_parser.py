@@ -117,7 +117,8 @@ class Parser:
     def _mask_arrays(self, input_ids, num_tokens, segment_a, bits, keys):
         # The compiled loop does not check its places. TensorFlow makes an
         # InvalidArgumentError of this, for which the trainer looks for damaged shards.
-        if num_tokens.min() < 2 or num_tokens.max() > input_ids.shape[1]:
+        # A batch may be empty: the rest of an evaluation on several replicas.
+        if np.any((num_tokens < 2) | (num_tokens > input_ids.shape[1])):
             raise ValueError(
                 f"a record must have 2 to {input_ids.shape[1]} tokens; received "
                 f"{num_tokens.min()} to {num_tokens.max()}"
