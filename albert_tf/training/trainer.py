@@ -225,19 +225,11 @@ class Trainer:
         self._hangs.passed(self.step)
         # ---- Log ----
         self._begin_log(notes)
-        self._profiler = profiling.StepProfiler(
-            profile_steps, os.path.join(self.model_dir, "summaries")
-        )
+        summaries = os.path.join(self.model_dir, "summaries")
+        self._profiler = profiling.StepProfiler(profile_steps, summaries)
         request = preemption.StopRequest(self.signals.stop)
         self._watchdog = self.make_watchdog()
-        self._saver = saving.Saver(
-            self.checkpointer,
-            self.config.train.save_retry_seconds,
-            self._watchdog,
-            lambda: float(self.signals.stop) > 0,
-            self._log.warn,
-            check_held,
-        )
+        self._saver = self._make_saver(check_held)
         self._best = self.checkpointer.best
         # ---- Steps ----
         with (
@@ -266,6 +258,16 @@ class Trainer:
             run.hang_seconds,
             self._log.warn,
             self._end_hanging,
+        )
+
+    def _make_saver(self, check_held: Callable[[], None]) -> saving.Saver:
+        return saving.Saver(
+            self.checkpointer,
+            self.config.train.save_retry_seconds,
+            self._watchdog,
+            lambda: float(self.signals.stop) > 0,
+            self._log.warn,
+            check_held,
         )
 
     def _take_all_steps(self) -> tuple[bool, Metrics]:
