@@ -35,6 +35,7 @@ _NEW = "--output_dir={new}"
 _CORPUS = ("--vocab_model={file}", _NEW)
 # Flags that each binary needs beside a wrong --set, where it has that flag.
 WRONG_SETTING = {
+    "albert_tf.bench_learning": ("--data_dir={dir}",),
     "albert_tf.bench_train": (),
     "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
     "albert_tf.demo": (_NEW,),
@@ -54,6 +55,7 @@ WRONG_SETTING = {
 }
 # Arguments that name a file which is absent, where the binary reads any.
 MISSING_FILE = {
+    "albert_tf.bench_learning": ("--data_dir={absent}", _NEW),
     "albert_tf.bench_serve": ("--model_dir={absent}",),
     "albert_tf.bench_train": ("--data_dir={absent}",),
     "albert_tf.convert": ("--from=run:{absent}", "--to=hf:{new}"),
