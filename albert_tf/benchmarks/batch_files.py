@@ -5,13 +5,12 @@ shape [N, B, ...] for N batches. The values are small integers; masks have one b
 """
 
 import os
-from collections.abc import Iterable
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.data import input_pipeline, schema
+from albert_tf.devices import strategies
 
 # Ids and positions need two bytes, unless the vocabulary is larger.
 _DTYPES = {
@@ -40,7 +39,7 @@ def write_training(
       output_dir: is created.
     """
     input_fn = input_pipeline.train_input_fn(data_dir, manifest, config)
-    _write(input_fn(tf.distribute.InputContext()), num_batches, manifest, output_dir)
+    _write(input_fn, num_batches, manifest, output_dir)
 
 
 def write_heldout(
@@ -52,16 +51,18 @@ def write_heldout(
     masked tokens of weight 1.
     """
     input_fn, num_batches = input_pipeline.eval_input_fn(data_dir, manifest, config)
-    _write(input_fn(tf.distribute.InputContext()), num_batches, manifest, output_dir)
+    _write(input_fn, num_batches, manifest, output_dir)
 
 
 def _write(
-    batches: Iterable[dict[str, tf.Tensor]],
+    input_fn: input_pipeline.InputFn,
     num_batches: int,
     manifest: schema.Manifest,
     output_dir: str,
 ) -> None:
     os.makedirs(output_dir, exist_ok=True)
+    one_device = strategies.create_strategy()
+    batches = strategies.distribute_dataset(one_device, input_fn)
     features = schema.model_features(manifest.seq_length, manifest.num_predictions)
     arrays: dict[str, np.memmap] = {}
     for number, batch in zip(range(num_batches), batches, strict=False):
