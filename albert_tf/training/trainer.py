@@ -274,6 +274,8 @@ class Trainer:
         )
 
     def _make_saver(self) -> saving.Saver:
+        # Again when a checkpoint is complete: the machine may be suspended meanwhile.
+        self.checkpointer.check_held = self._check_held
         return saving.Saver(
             self.checkpointer,
             self.config.train.save_retry_seconds,
