@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -26,6 +26,8 @@ class Checkpointer:
 
     Attributes:
       best: `step` and `metric` of the best checkpoint, or None.
+      check_held: called, perhaps by a thread, before a complete checkpoint counts; does
+        not return if another run has taken the directory.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Checkpointer:
         self._writer: threading.Thread | None = None
         self._is_published = False
         self._failure: Exception | None = None
+        self.check_held: Callable[[], None] = lambda: None
         self.best = _read_best(model_dir)
         self._best_before = self.best
         self._is_best_written = True
@@ -258,6 +261,7 @@ class Checkpointer:
 
         Called by the thread that wrote it, which would keep an error for the next save.
         """
+        self.check_held()
         try:
             if not self._is_best_written:
                 self._write_best()

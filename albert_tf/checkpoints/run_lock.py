@@ -19,7 +19,7 @@ from albert_tf.core import files, locks
 LOCK_FILE = "run.lock"
 # How often a lock is checked, which renews a lease.
 RENEW_SECONDS = 20.0
-# A check is repeated before a save if the last one was longer ago.
+# A check is repeated before a save or a row if the last one was longer ago.
 _TRUSTED_SECONDS = 150.0
 # Ending is not delayed longer by a storage that does not answer.
 _RELEASE_SECONDS = 10.0
@@ -62,8 +62,8 @@ def hold(
         run has taken the directory.
 
     Yields:
-      A function to call before writing a checkpoint: it calls `on_lost` if the
-      directory is lost.
+      A function to call before writing a checkpoint or metrics: it calls `on_lost` if
+      the directory is lost.
 
     Raises:
       ValueError: another run has the directory, it cannot be written, or its name is
@@ -137,9 +137,11 @@ class _Guard:
         with self._mutex:
             if self._ended.is_set():
                 return
+            # The machine may be suspended within the check, after it saw the claim.
+            began = _now()
             try:
                 if self._lock.check():
-                    self._confirmed = _now()
+                    self._confirmed = began
             except locks.LostError as error:
                 self._on_lost(
                     f"another run has taken {self._model_dir} ({error}): this one ends "

@@ -263,8 +263,7 @@ class SeedRun:
             checkpointer_lib.restore_parts(best_path, model=trainer.model)
         with (
             preemption.StopRequest(self.signals.stop) as request,
-            trainer.make_watchdog() as watch,
-            watch.task("the prediction with the best checkpoint"),
+            trainer.watch_prediction("the prediction with the best checkpoint"),
         ):
             try:
                 calibration, scores = self._predict_all(

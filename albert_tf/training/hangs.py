@@ -1,8 +1,8 @@
 """The record of a hang in the run's directory, so that a run does not hang forever.
 
 A process that hangs ends with exit code 75, and what supervises it starts it again. The
-second time that a run hangs at the same step, or in the evaluation there, the cause is
-not an accident.
+second time that a run hangs at the same step, in the evaluation there or in the
+prediction after the last step, the cause is not an accident.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class Hang:
 
     Attributes:
       name: of the place, such as "step 13".
-      step: its step.
+      step: its step, see `watchdog.Place`.
       is_step: whether it is a step, and not an evaluation.
       times: how often the run hung there without getting past it.
     """

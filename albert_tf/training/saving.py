@@ -142,8 +142,8 @@ class Saver:
 
     def _save_copy(self, step: int, metric: float | None) -> str:
         """Saves where it still can be; returns a sentence that says where."""
-        folder = tempfile.mkdtemp(prefix="albert_tf-unsaved-")
         try:
+            folder = tempfile.mkdtemp(prefix="albert_tf-unsaved-")
             self._checkpointer.save_copy(folder, step, metric)
         except (OSError, tf.errors.OpError) as error:
             return f"The state of step {step} is lost: {failures.one_line(error)}"

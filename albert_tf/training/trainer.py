@@ -41,6 +41,10 @@ from albert_tf.training import (
 
 Metrics = dict[str, float]
 
+# For so long the chief is the only one that ends a run that hangs. Longer than it takes
+# the chief to notice, and to write which step it was.
+_WORKER_GRACE_SECONDS = 60.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
@@ -206,8 +210,8 @@ class Trainer:
           on_checked: called once everything is checked, before anything is written.
           notes: lines for the log.
           profile_steps: the first and the last step to profile, if any.
-          check_held: called before a checkpoint is written; does not return if another
-            run has taken the directory.
+          check_held: called before a checkpoint or a row is written; does not return
+            if another run has taken the directory.
 
         Returns:
           The metrics of the last evaluation; empty without one.
@@ -219,6 +223,7 @@ class Trainer:
         """
         # ---- Data and loop ----
         self._input_fn_at, self._evaluation = input_fn_at, evaluation
+        self._check_held = check_held
         self._batches, self._loop = self._batches_at(self.step), self.make_loop()
         on_checked()
         self._hangs = hangs.HangRecord(self.model_dir, self.is_chief)
@@ -228,8 +233,8 @@ class Trainer:
         summaries = os.path.join(self.model_dir, "summaries")
         self._profiler = profiling.StepProfiler(profile_steps, summaries)
         request = preemption.StopRequest(self.signals.stop)
-        self._watchdog = self.make_watchdog()
-        self._saver = self._make_saver(check_held)
+        self._watchdog = self._make_watchdog()
+        self._saver = self._make_saver()
         self._best = self.checkpointer.best
         # ---- Steps ----
         with (
@@ -249,25 +254,35 @@ class Trainer:
         self._hangs.passed(self.step + 1)
         return metrics
 
-    def make_watchdog(self) -> watchdog.Watchdog:
-        """Returns a watchdog that ends the process if the run hangs."""
+    @contextlib.contextmanager
+    def watch_prediction(self, name: str) -> Iterator[None]:
+        """Watches a prediction after `train`, and ends the process if it hangs."""
+        with self._make_watchdog() as watch, watch.prediction(name, self.step):
+            yield
+        self._hangs.passed(self.step + 2)
+
+    def _make_watchdog(self) -> watchdog.Watchdog:
         run = self.config.train
+        # The chief records what hangs, and must not lose the other workers before.
+        grace_seconds = 0.0 if self.is_chief else _WORKER_GRACE_SECONDS
         return watchdog.Watchdog(
             self.signals.heartbeat,
             run.stall_seconds,
-            run.hang_seconds,
+            run.hang_seconds + grace_seconds,
             self._log.warn,
             self._end_hanging,
         )
 
-    def _make_saver(self, check_held: Callable[[], None]) -> saving.Saver:
+    def _make_saver(self) -> saving.Saver:
+        # Again when a checkpoint is complete: the machine may be suspended meanwhile.
+        self.checkpointer.check_held = self._check_held
         return saving.Saver(
             self.checkpointer,
             self.config.train.save_retry_seconds,
             self._watchdog,
             lambda: float(self.signals.stop) > 0,
             self._log.warn,
-            check_held,
+            self._check_held,
         )
 
     def _take_all_steps(self) -> tuple[bool, Metrics]:
@@ -456,6 +471,7 @@ class Trainer:
 
     def _record(self, split: str, values: Metrics) -> None:
         with self._watchdog.task(f"the writing of metrics at step {self.step}"):
+            self._check_held()
             self._log.record(split, self.step, values)
 
     def _fail(self, outcome: dict[str, Any]) -> None:

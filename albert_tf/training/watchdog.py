@@ -17,8 +17,9 @@ class Place:
       name: "step 13", "the evaluation at step 12" or "the save of step 12".
       state: what it has been doing, such as "has been running".
       reason: what the reason may be.
-      step: the number of the step; of an evaluation, the steps before it; None for
-        what only depends on the storage.
+      step: the number of the step; of an evaluation, the steps before it; of what
+        follows the last step, that step plus 1; None for what only depends on the
+        storage.
       is_step: whether it is a step.
     """
 
@@ -96,10 +97,21 @@ class Watchdog:
             )
         )
 
-    @contextlib.contextmanager
-    def task(self, name: str) -> Iterator[None]:
+    def prediction(
+        self, name: str, step: int
+    ) -> contextlib.AbstractContextManager[None]:
+        """Watches the prediction within, which follows the last step, `step`."""
+        reason = "the devices or the storage are slow, or it is being compiled"
+        return self._task(Place(name, "has been running", reason, step + 1))
+
+    def task(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Watches what is within, which has no heartbeat and waits for the storage."""
-        place = Place(name, "has been running", "the storage is slow, or hangs")
+        return self._task(
+            Place(name, "has been running", "the storage is slow, or hangs")
+        )
+
+    @contextlib.contextmanager
+    def _task(self, place: Place) -> Iterator[None]:
         with self._is_doing(lambda _: place):
             self._heartbeat.assign(0)
             yield

@@ -289,6 +289,26 @@ def test_a_save_that_fails_is_said_at_the_next(tmp_path):
         _checkpointer(tmp_path / "run", _Part()).save(1, wait=True)
 
 
+def test_a_checkpoint_does_not_count_if_another_run_took_the_directory(tmp_path):
+    """Such as while a machine was suspended in the middle of a save."""
+
+    class Ended(BaseException):
+        pass
+
+    def lose():
+        raise Ended
+
+    saver = _save(tmp_path, [3], bests=[3])
+    listed = (tmp_path / "checkpoint").read_bytes()
+    best = (tmp_path / checkpointer.BEST_FILE).read_bytes()
+    saver.check_held = lose
+    with pytest.raises(Ended):
+        saver.save(4, 0.9, wait=True)
+    assert (tmp_path / "checkpoint").read_bytes() == listed
+    assert (tmp_path / checkpointer.BEST_FILE).read_bytes() == best
+    assert (tmp_path / "model.ckpt-3.index").exists()
+
+
 def test_one_process_of_a_run_writes(tmp_path):
     saver = _checkpointer(tmp_path, _Part(), is_chief=False)
     saver.save(3)

@@ -100,6 +100,24 @@ def test_a_lock_that_was_confirmed_lately_costs_nothing(tmp_path, monkeypatch):
         check()
 
 
+def test_a_check_confirms_the_lock_as_of_its_beginning(tmp_path, monkeypatch):
+    """The machine may be suspended within it."""
+    seconds, checked_at = [0.0], []
+
+    def check_and_be_suspended(lock):
+        checked_at.append(seconds[0])
+        seconds[0] += 1000.0
+        return True
+
+    monkeypatch.setattr(run_lock, "_now", lambda: seconds[0])
+    monkeypatch.setattr(locks.FileLock, "check", check_and_be_suspended)
+    with _hold(tmp_path) as check:
+        seconds[0] = 200.0
+        check()
+        check()
+    assert checked_at == [200.0, 1200.0]
+
+
 def test_a_local_directory_in_use_is_seen_without_tensorflow(tmp_path):
     folder = str(tmp_path)
     run_lock.refuse_second(folder)

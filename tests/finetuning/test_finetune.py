@@ -103,7 +103,7 @@ def test_a_finished_run_changes_nothing_when_it_is_called_again(
 ):
     before = (tuned / "metrics.jsonl").read_text()
     longer = ("train.num_steps=60", "train.eval_every_steps=20")
-    beats = heartbeats.record(monkeypatch, "task")
+    beats = heartbeats.record(monkeypatch, "prediction")
     binaries.run(finetune, *small_task.arguments(pretrained, table, tuned, *longer))
     assert (tuned / "metrics.jsonl").read_text() == before
     # The watchdog saw the batches of five of 23 and of 9 examples.

@@ -10,7 +10,7 @@ def record(monkeypatch, method: str) -> dict[object, int]:
 
     Args:
       monkeypatch: of the test.
-      method: of `Watchdog`, which takes one argument.
+      method: of `Watchdog`; its first argument is the key.
 
     Returns:
       A dictionary that is filled: from the argument to the heartbeat.
@@ -18,8 +18,8 @@ def record(monkeypatch, method: str) -> dict[object, int]:
     found, watched = {}, getattr(watchdog.Watchdog, method)
 
     @contextlib.contextmanager
-    def watch_and_record(watch, argument):
-        with watched(watch, argument):
+    def watch_and_record(watch, argument, *more):
+        with watched(watch, argument, *more):
             yield
             found[argument] = int(watch._heartbeat)
 

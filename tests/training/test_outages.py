@@ -132,14 +132,37 @@ def test_the_directory_is_confirmed_before_each_attempt_to_save(tmp_path, monkey
 
     def check_held():
         checks.append(run.step)
-        if checks.count(20) == 3:
+        if checks.count(20) == 7:
             raise Ended
 
     with pytest.raises(Ended):
         run.execute(check_held)
-    # Each fifth step is the best so far; all but the first and last are asynchronous.
-    assert checks == [0, 5, 10, 15, 20, 20, 20]
+    # Each fifth step has two rows and is the best so far; steps 3, 6 ... have a row.
+    rows = [0, 3, 5, 5, 6, 9, 10, 10, 12, 15, 15, 18, 20, 20]
+    begun, complete = [0, 5, 10, 15, 20, 20, 20], [0, 5, 10, 15, 20, 20]
+    assert checks == sorted(rows + begun + complete)
     assert storage.num_failures == 97
+
+
+def test_a_run_that_lost_its_directory_writes_no_row(tmp_path):
+    class Ended(BaseException):
+        pass
+
+    run = Run(tmp_path, LOSSES)
+
+    def check_held():
+        if run.step == 6:
+            raise Ended
+
+    with pytest.raises(Ended):
+        run.execute(check_held)
+    rows = metrics_log.read_metrics(str(tmp_path))
+    assert [(r["split"], r["step"]) for r in rows] == [
+        ("heldout", 0),
+        ("train", 3),
+        ("train", 5),
+        ("heldout", 5),
+    ]
 
 
 def test_a_run_that_is_asked_to_end_does_not_wait_for_the_storage(
@@ -172,6 +195,17 @@ def test_an_outage_in_an_evaluation_costs_no_step(tmp_path):
     assert [r["step"] for r in rows if r["split"] == "heldout"] == [0, 5, 10, 15, 20]
     best = json.loads((tmp_path / checkpointer.BEST_FILE).read_text())
     assert best == {"step": 20, "metric": 5.0}
+
+
+def test_an_outage_stays_one_where_there_is_no_directory_for_a_copy(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    _Storage(monkeypatch, AWAY, num_failures=99, first_step=5)
+    run = Run(tmp_path / "run", LOSSES, save_retry_seconds=0.0)
+    with pytest.raises(OSError, match="The state of step 6 is lost: ") as found:
+        run.execute()
+    assert failures.is_outage(found.value)
 
 
 def test_where_nothing_can_be_written_the_message_says_so(tmp_path, monkeypatch):
@@ -322,6 +356,50 @@ def test_a_save_that_hangs_ends_with_75(
     assert hanging.code(run) == 75
     assert _error(capsys).startswith(f"error: {name} has been running for ")
     assert not (tmp_path / hangs.FILE).exists()
+
+
+def test_a_prediction_after_the_last_step_hangs_once_with_75_then_with_1(
+    tmp_path, monkeypatch, capsys
+):
+    hanging = _Hanging(monkeypatch)
+
+    def predict(is_hanging: bool) -> Run:
+        run = Run(tmp_path, LOSSES, stall_seconds=0.4)
+        train = run.execute
+
+        def execute():
+            train()
+            with run.trainer.watch_prediction("the prediction"):
+                if is_hanging:
+                    hanging.hang()
+
+        run.execute = execute
+        return run
+
+    assert hanging.code(predict(is_hanging=True)) == 75
+    assert _error(capsys).startswith("error: the prediction has been running for ")
+    assert hanging.code(predict(is_hanging=True)) == 1
+    assert "that was time 2 at this place" in _error(capsys)
+    predict(is_hanging=False).execute()
+    assert not (tmp_path / hangs.FILE).exists()
+
+
+def test_the_chief_ends_a_run_that_hangs_before_the_other_workers(
+    tmp_path, monkeypatch
+):
+    """Else it might lose them before it records the step."""
+    limits, make = [], watchdog.Watchdog
+
+    def note(heartbeat, stall_seconds, hang_seconds, *arguments):
+        limits.append(hang_seconds)
+        return make(heartbeat, stall_seconds, hang_seconds, *arguments)
+
+    monkeypatch.setattr(watchdog, "Watchdog", note)
+    for is_chief in (True, False):
+        run = Run(tmp_path / str(is_chief), LOSSES, hang_seconds=7.0)
+        run.trainer.is_chief = is_chief
+        run.execute()
+    assert limits == [7.0, 67.0]
 
 
 def _place(step: int, is_step: bool = True) -> watchdog.Place:

@@ -147,8 +147,10 @@ def test_next_sentence_labels_are_not_revealed_by_where_segments_end(corpus, tok
     pairs, num_single = boundaries(records_of(corpus, tokenizer, *settings))
     assert len(pairs.labels) > 5000 and num_single > 1000
     found = excesses(pairs, tokenizer)
-    # A random segment is only about as long as the one that it replaces.
-    del found["both lengths"], found["which segment is longer"]
+    # A random segment is only about as long as the one that it replaces; in real text,
+    # whose documents differ more, that reveals more (docs/data_original.md).
+    lengths = found.pop("both lengths"), found.pop("which segment is longer")
+    assert max(lengths) <= SMALL_ALLOWANCE, lengths
     assert max(found.values()) <= 0, found
     errors = abs(pairs.labels.mean() - 0.5) / cues.standard_error(len(pairs.labels))
     assert errors < 4
