@@ -1,13 +1,11 @@
-"""Runs that continue another run from one of its checkpoints, and averages of weights.
-
-All is in one run, because to trace a step takes longer than to take these.
-"""
+"""Runs that continue another run from its checkpoint, and averages of weights."""
 
 import json
 import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf import pretrain
 from albert_tf.checkpoints import branching, checkpointer
@@ -15,12 +13,11 @@ from albert_tf.core import config_io
 from albert_tf.data import schema
 from albert_tf.serving import load
 from albert_tf.training import metrics_log, pretraining
+from albert_tf.training import trainer as trainer_lib
 from tests.support import binaries, small_run
 from tests.support import training_processes as processes
 
 SETTINGS = (
-    "data.masking=dynamic",
-    "data.dupe_factor=1",
     "model.num_layers=1",
     "model.hidden_dropout_rate=0.1",
     "optimizer.decay=constant",
@@ -64,14 +61,39 @@ def _rows(folder, first=0):
     return [row for row in processes.computed_rows(folder) if row["step"] > first]
 
 
-def _stop_at(folder, step, later):
-    """Leaves a run as if it had been killed after a checkpoint."""
-    for path in folder.glob(f"model.ckpt-{later}*"):
-        path.unlink()
-    (folder / "checkpoint").write_text(f'model_checkpoint_path: "model.ckpt-{step}"\n')
+@pytest.fixture
+def counting(monkeypatch):
+    """Makes steps that only count, and evaluations that compute nothing.
+
+    Returns a list that gets the first step of each reading of records.
+    """
+
+    def make_loop(trainer):
+        def loop(batches, num_steps):
+            scalars = {"bad_loss": 0.0, "bad_norm": 0.0, "input_seconds": 0.0}
+            ended = {"failed": False, "stopped": False, "num_steps": num_steps}
+            return {k: tf.constant(value) for k, value in {**scalars, **ended}.items()}
+
+        return loop
+
+    firsts, make_input_fn = [], pretraining.input_pipeline.train_input_fn
+
+    def note(data_dir, manifest, config, step):
+        firsts.append(step)
+        return make_input_fn(data_dir, manifest, config, step)
+
+    monkeypatch.setattr(trainer_lib.Trainer, "make_loop", make_loop)
+    monkeypatch.setattr(
+        trainer_lib.trust_ratios, "make_trust_ratios", lambda *_: lambda skipped: {}
+    )
+    monkeypatch.setattr(
+        pretraining.loops, "make_evaluation", lambda *_: lambda: {"mlm_loss": 1.0}
+    )
+    monkeypatch.setattr(pretraining.input_pipeline, "train_input_fn", note)
+    return firsts
 
 
-def test_a_branch_of_the_same_recipe_equals_the_run_bitwise_also_if_it_is_killed(
+def test_a_branch_of_the_same_recipe_equals_the_run_bitwise(
     data_dir, whole, tmp_path, capsys
 ):
     before = _contents(whole)
@@ -94,68 +116,74 @@ def test_a_branch_of_the_same_recipe_equals_the_run_bitwise_also_if_it_is_killed
     # It is evaluated where it begins, in its own directory.
     first = metrics_log.read_metrics(str(branch))[0]
     assert (first["split"], first["step"], first["begun_at"]) == ("heldout", 4, 4)
-
-    _stop_at(branch, 8, later=12)
-    _train(data_dir, branch)
-    assert processes.largest_difference(expected, processes.variables(branch)) == 0.0
-    assert _rows(branch, 4) == _rows(whole, 4)
     assert _contents(whole) == before
 
 
-def test_a_branch_killed_in_its_first_save_begins_again(data_dir, whole, tmp_path):
-    branch = tmp_path / "branch"
-    settings = ("train.num_steps=6", "train.eval_batches=1")
-    _train(data_dir, branch, *settings, branch_from=whole / "model.ckpt-4")
-    expected = processes.variables(branch)
+def _lose_all_checkpoints(branch):
+    """As if it had been killed in its first save, after its first row."""
     for path in branch.glob("model.ckpt-*"):
         path.unlink()
     (branch / "checkpoint").unlink()
     (branch / "model.ckpt-4.data-00000-of-00001").write_bytes(b"a part")
     rows = (branch / metrics_log.METRICS_FILE).read_text().splitlines(keepends=True)
     (branch / metrics_log.METRICS_FILE).write_text(rows[0])
-    _train(data_dir, branch, *settings)
-    assert processes.largest_difference(expected, processes.variables(branch)) == 0.0
 
 
-def test_other_records_are_read_from_their_beginning_and_the_rate_decays(
-    whole, tmp_path, capsys
+def _lose_the_last(branch):
+    for path in branch.glob("model.ckpt-12*"):
+        path.unlink()
+    (branch / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-8"\n')
+
+
+@pytest.mark.parametrize(
+    ("lose", "first"), [(_lose_all_checkpoints, 4), (_lose_the_last, 8)]
+)
+def test_the_same_command_without_the_flag_resumes_a_branch(
+    data_dir, whole, tmp_path, counting, lose, first
 ):
-    small_run.write_corpus(tmp_path / "own.txt", num_documents=50, seed=9)
-    own = tmp_path / "own"
-    small_run.local_run.create_pretraining_data(
-        str(tmp_path / "own.txt"),
-        str(small_run.VOCAB),
-        str(own),
-        small_run.small_config(*SETTINGS),
-    )
-    firsts = []
-    make_input_fn = pretraining.input_pipeline.train_input_fn
+    branch = tmp_path / "branch"
+    _train(data_dir, branch, branch_from=whole / "model.ckpt-4")
+    expected, rows = processes.variables(branch), _rows(branch)
+    assert {row["step"] for row in rows} == {4, 6, 8, 9, 12}
+    lose(branch)
+    _train(data_dir, branch)
+    assert counting == [4, first]
+    assert processes.largest_difference(expected, processes.variables(branch)) == 0.0
+    assert _rows(branch) == rows
 
-    def note(data_dir, manifest, config, step):
-        firsts.append(step)
-        return make_input_fn(data_dir, manifest, config, step)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretraining.input_pipeline, "train_input_fn", note)
-        _train(
-            own,
-            tmp_path / "branch",
-            "optimizer.decay=wsd",
-            "optimizer.decay_steps=4",
-            "train.num_steps=16",
-            "train.steps_per_loop=2",
-            branch_from=whole,
-        )
-    assert firsts == [0]
+def test_other_records_are_read_from_their_beginning(whole, tmp_path, capsys, counting):
+    own = small_run.write_records(tmp_path, *SETTINGS, "data.seed=7")
+    branch = tmp_path / "branch"
+    settings = ("optimizer.decay=wsd", "optimizer.decay_steps=4", "train.num_steps=16")
+    _train(own, branch, *settings, branch_from=whole)
     said = capsys.readouterr().err
     assert "read from their beginning: they are not those of that run" in said
     assert "other settings: optimizer.decay was constant and is wsd, " in said
-    rows = metrics_log.read_metrics(str(tmp_path / "branch"))
+    rows = metrics_log.read_metrics(str(branch))
     assert [row["step"] for row in rows if row["split"] == "heldout"] == [12, 16]
-    rates = {r["step"]: r["learning_rate"] for r in rows if r["split"] == "train"}
-    assert rates == pytest.approx({14: 0.015, 16: 0.005}, abs=1e-6)
-    read = json.loads((tmp_path / "branch" / branching.FILE).read_text())
-    assert read["restarts_records"] is True and read["step"] == 12
+    reader = tf.train.load_checkpoint(f"{branch}/model.ckpt-12")
+    of_loop = {
+        name: reader.get_tensor(f"loop/{name}/.ATTRIBUTES/VARIABLE_VALUE")
+        for name in ("mean_loss", "row_step", "evaluated_step")
+    }
+    assert of_loop == {"mean_loss": np.inf, "row_step": 12, "evaluated_step": 12}
+    (branch / "model.ckpt-16.index").unlink()
+    (branch / "checkpoint").unlink()
+    _train(own, branch, *settings)
+    assert counting == [0, 0]
+    read = branching.Branch(**json.loads((branch / branching.FILE).read_text()))
+    assert (read.step, read.data_step(14)) == (12, 2)
+
+
+def test_with_another_seed_the_same_records_are_read_from_their_beginning(
+    data_dir, whole, tmp_path, capsys, counting
+):
+    settings = ("train.seed=3", "train.num_steps=13")
+    _train(data_dir, tmp_path / "branch", *settings, branch_from=whole)
+    assert counting == [0]
+    said = capsys.readouterr().err
+    assert "from their beginning: train.seed was 1 and is 3" in said
 
 
 @pytest.mark.parametrize(
@@ -228,28 +256,17 @@ def test_whoever_reads_a_run_gets_the_averages_unless_told_otherwise(whole):
     )
 
 
-def test_averages_are_evaluated_and_training_is_as_without(data_dir, whole, tmp_path):
-    without = tmp_path / "without"
-    _train(data_dir, without, "train.ema_decay=0")
-    for name, value in _weights(without, "model").items():
-        np.testing.assert_array_equal(value, _weights(whole, "model")[name])
-    ours, theirs = _rows(whole), _rows(without)
-    train = [
-        [row for row in rows if row["split"] == "train"] for rows in (ours, theirs)
-    ]
-    assert train[0] == train[1]
-    held_out = [
-        {row["step"]: row["mlm_loss"] for row in rows if row["split"] == "heldout"}
-        for rows in (ours, theirs)
-    ]
-    assert all(held_out[0][step] != held_out[1][step] for step in (6, 12))
-    # The model with the averages has the loss of the run's last row.
+def test_averages_are_evaluated(data_dir, whole, tmp_path):
+    losses = {}
     trainer = pretraining.make_trainer(
         small_run.small_config(*SETTINGS, "train.ema_decay=0"), str(tmp_path)
     )
-    checkpointer.restore_parts(
-        checkpointer.newest_path(str(whole)), model=trainer.model
-    )
     manifest = pretraining.manifest_lib.read_manifest(str(data_dir))
     evaluation = pretraining._held_out_evaluation(trainer, str(data_dir), manifest)
-    assert evaluation.evaluate()["mlm_loss"] == held_out[0][12]
+    for weights in ("averaged", "trained"):
+        path = checkpointer.newest_path(str(whole))
+        checkpointer.restore_parts(path, weights, model=trainer.model)
+        losses[weights] = evaluation.evaluate()["mlm_loss"]
+    last = metrics_log.read_metrics(str(whole))[-1]
+    assert (last["split"], last["step"]) == ("heldout", 12)
+    assert last["mlm_loss"] == losses["averaged"] != losses["trained"]
