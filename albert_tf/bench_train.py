@@ -18,7 +18,7 @@ from albert_tf.benchmarks import binaries, figures
 from albert_tf.core import cli, config_io, files
 from albert_tf.data import schema
 
-PARTS = ("steps", "checkpoint", "start", "position", "input")
+PARTS = ("steps", "average", "checkpoint", "start", "position", "input")
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:

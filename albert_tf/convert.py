@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io, files
 from albert_tf.interchange import formats, portable
 
@@ -44,6 +45,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "The kind of a head with one output, if the format does not specify it.",
         flag_values,
     )
+    checkpoint_flags.define_weights(flag_values)
+    flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.DEFINE_list(
         "labels", [], "Names of the classes, if the format has none.", flag_values
     )
@@ -73,6 +76,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             kind=flag_values.head,
             labels=tuple(flag_values.labels),
             recipe=config_io.load(flag_values.config, flag_values.set),
+            weights=flag_values.weights,
         )
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.

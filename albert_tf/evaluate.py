@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli
 from albert_tf.core import config as config_lib
 from albert_tf.training import flags as flags_lib
@@ -27,6 +28,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string(
         "checkpoint", "", "Prefix of a checkpoint. Default: the best one.", flag_values
     )
+    checkpoint_flags.define_weights(flag_values)
+    flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.DEFINE_enum(
         "compute_dtype",
         None,
@@ -80,10 +83,12 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 results = exported_evaluation.evaluate_tflite(lite_dir, *what)
             elif compute_dtype:
                 results = exported_evaluation.evaluate_compute_dtype(
-                    compute_dtype, *what, *how
+                    compute_dtype, *what, *how, flag_values.weights
                 )
             else:
-                results = evaluation.evaluate_checkpoint(*what, *how)
+                results = evaluation.evaluate_checkpoint(
+                    *what, *how, weights=flag_values.weights
+                )
     results_writer.print_results(results, output_dir)
 
 

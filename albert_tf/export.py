@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, files
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
@@ -47,6 +48,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "pre-training, and the best of a fine-tuning.",
         flag_values,
     )
+    checkpoint_flags.define_weights(flag_values)
+    flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.DEFINE_enum(
         "form",
         "text",
@@ -119,6 +122,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Exports what the flags say."""
     model_dir, output_dir = flag_values.model_dir, flag_values.output_dir
     form, checkpoint = flag_values.form, flag_values.checkpoint
+    weights = flag_values.weights
     with cli.user_errors():
         cli.refuse_arguments(argv)
         if flag_values.version is not None:
@@ -133,13 +137,20 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         exported, length = form, flag_values.fixed_length
         if form == "text":
             path, names = export.export_text(
-                model_dir, output_dir, checkpoint, flag_values.compute_dtype, length
+                model_dir,
+                output_dir,
+                checkpoint,
+                flag_values.compute_dtype,
+                length,
+                weights,
             )
             exported = ", ".join(names)
         elif form == "encoder":
-            path = export.export_encoder(model_dir, output_dir, checkpoint)
+            path = export.export_encoder(model_dir, output_dir, checkpoint, weights)
         else:
-            path = export.export_tflite(model_dir, output_dir, checkpoint, length)
+            path = export.export_tflite(
+                model_dir, output_dir, checkpoint, length, weights
+            )
     print(f"{output_dir}: {exported} of {path}")
 
 

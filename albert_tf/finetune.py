@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
 from albert_tf.training import flags as flags_lib
 
@@ -26,6 +27,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "Run or checkpoint to start from: a pre-training's, or another task's.",
         flag_values,
     )
+    checkpoint_flags.define_weights(flag_values)
+    flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.DEFINE_string(
         "data_dir", None, "Directory of the task's files, as downloaded.", flag_values
     )
@@ -76,6 +79,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 finetuning.FineTuningOptions(
                     flag_values.strategy,
                     flag_values.tpu,
+                    flag_values.weights,
                     flag_values.use_previous_checkpoint,
                     profile_steps,
                 ),

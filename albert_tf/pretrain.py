@@ -6,6 +6,7 @@ python -m albert_tf.pretrain --config=configs/albert_base.py \
 The same command resumes an interrupted run. SIGTERM saves and exits with code 75,
 Ctrl-C saves and exits with 130. The code is also 75 if another worker is lost, if the
 storage cannot be reached, and if the run hangs: the same command resumes.
+--branch_from=OTHER/model.ckpt-5000 begins RUN as a continuation of another run.
 """
 
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import checkpoint_files
+from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.optim import batch_scaling
@@ -40,6 +42,15 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "Run or checkpoint whose weights a new run starts with.",
         flag_values,
     )
+    checkpoint_flags.define_weights(flag_values)
+    flags.adopt_module_key_flags(checkpoint_flags, flag_values)
+    flags.DEFINE_string(
+        "branch_from",
+        "",
+        "Run or checkpoint that a new run continues in --model_dir, with everything: "
+        "weights, optimizer, step, state of the loop. The other run is only read.",
+        flag_values,
+    )
     flags.DEFINE_float(
         "peak_teraflops",
         0.0,
@@ -59,6 +70,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         if flag_values.scale_to_batch_size is not None:
             config, line = batch_scaling.scale(config, flag_values.scale_to_batch_size)
             print(line, file=sys.stderr)
+        if flag_values.init_checkpoint and flag_values.branch_from:
+            raise ValueError(
+                "--branch_from continues a run with its weights, and --init_checkpoint "
+                "starts a new one with a run's weights; give one of them"
+            )
         profile_steps = flags_lib.profile_steps(flag_values)
         flags_lib.refuse_second_run(flag_values)
         data_dir = flag_values.data_dir
@@ -67,6 +83,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # A run that resumes does not read it again.
         if not checkpoint_files.begun_steps(flag_values.model_dir):
             cli.require_checkpoint(flag_values, "init_checkpoint")
+            cli.require_checkpoint(flag_values, "branch_from")
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
         from albert_tf.training import pretraining
@@ -75,6 +92,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.strategy,
             flag_values.tpu,
             flag_values.init_checkpoint,
+            flag_values.weights,
+            flag_values.branch_from,
             flag_values.use_previous_checkpoint,
             profile_steps,
             flag_values.peak_teraflops,

@@ -10,6 +10,7 @@ from albert_tf.benchmarks import (
     setup,
     startup,
     train_steps,
+    weight_average,
 )
 from albert_tf.benchmarks import input_pipeline as input_pipeline_benchmark
 from albert_tf.core import config as config_lib
@@ -79,7 +80,7 @@ def measure(
       config: the recipe.
       data_dir: records that fit it; empty means to make some.
       work_dir: keeps the records that are made; an absolute path.
-      parts: some of "steps", "checkpoint", "start", "position" and "input".
+      parts: some of "steps", "average", "checkpoint", "start", "position" and "input".
       num_rounds: how often each step function is timed.
       seconds: approximate duration of one measurement.
       num_repeats: how often everything else is measured.
@@ -96,6 +97,8 @@ def measure(
     files.make_folder(work_dir)
     if "steps" in parts:
         found += train_steps.measure(config, folder, manifest, num_rounds, seconds)
+    if "average" in parts:
+        found += weight_average.measure(config, num_rounds, seconds)
     if "checkpoint" in parts:
         path = os.path.join(work_dir, "checkpoints")
         found += checkpointing.measure(setup.build(config), path, num_repeats)

@@ -6,6 +6,8 @@ import re
 from albert_tf.core import files
 
 NAME = "model.ckpt"
+# In a directory with an average of checkpoints: says what was averaged.
+AVERAGE_FILE = "average.json"
 _PART = re.compile(rf"{re.escape(NAME)}-(\d+)\.(?:index|data-(\d{{5}})-of-(\d{{5}}))")
 
 

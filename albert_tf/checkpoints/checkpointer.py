@@ -4,15 +4,18 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpoint_files
+from albert_tf.core import config as config_lib
 from albert_tf.core import failures, files
 from albert_tf.data import schema
 
 BEST_FILE = "best_checkpoint.json"
+# The parts of a checkpoint that hold weights; the second is of the same tree of names.
+MODEL, AVERAGE = "model", "average"
 _NAME = checkpoint_files.NAME
 
 
@@ -28,10 +31,16 @@ class Checkpointer:
       best: `step` and `metric` of the best checkpoint, or None.
       check_held: called, perhaps by a thread, before a complete checkpoint counts; does
         not return if another run has taken the directory.
+      lacking: the optional parts that the checkpoint which was restored did not have.
     """
 
     def __init__(
-        self, model_dir: str, keep: int, parts: Mapping[str, object], is_chief: bool
+        self,
+        model_dir: str,
+        keep: int,
+        parts: Mapping[str, object],
+        is_chief: bool,
+        optional: Collection[str] = (),
     ):
         """Prepares to save and restore.
 
@@ -40,13 +49,14 @@ class Checkpointer:
           keep: how many of the last checkpoints to keep.
           parts: trackable objects by their names in the checkpoint.
           is_chief: whether this process writes.
+          optional: names of parts that a checkpoint to restore may lack; they then
+            keep their values.
         """
         self._model_dir = model_dir
         self._keep = keep
-        self._checkpoint = tf.train.Checkpoint(**parts)
-        # TensorFlow creates this counter when it saves; created now, so that all
-        # checkpoints have it.
-        self._checkpoint.save_counter  # noqa: B018 (reading it makes it)
+        self._parts, self._optional = dict(parts), optional
+        self._checkpoint = _make_checkpoint(parts)
+        self.lacking: list[str] = []
         self._is_chief = is_chief
         self._paths, self._lost = _existing(model_dir)
         self._begun: str | None = None
@@ -58,7 +68,9 @@ class Checkpointer:
         self._best_before = self.best
         self._is_best_written = True
 
-    def restore(self, use_previous: bool = False) -> tuple[int | None, list[str]]:
+    def restore(
+        self, use_previous: bool = False, first_step: int = 0
+    ) -> tuple[int | None, list[str]]:
         """Restores the newest checkpoint.
 
         It is the one that the file `checkpoint` names. If that file is lost, it is the
@@ -66,6 +78,8 @@ class Checkpointer:
 
         Args:
           use_previous: whether to take an older one if the newest is damaged.
+          first_step: the step at which a new run begins; a first save of it that was
+            interrupted is not missed.
 
         Returns:
           Its step, or None if the directory has none; and lines about a lost file
@@ -82,8 +96,7 @@ class Checkpointer:
         while self._paths:
             path = self._paths[-1]
             try:
-                with _named_errors(path):
-                    self._checkpoint.read(path).assert_consumed()
+                self.read(path)
                 step = step_of(path)
                 return step, [*notes, *skipped, *self._check_best(step)]
             except ValueError as error:
@@ -94,8 +107,31 @@ class Checkpointer:
             self._paths.pop()
         if skipped:
             raise ValueError(f"all checkpoints are damaged: {skipped[-1]}")
-        self._check_new()
+        self._check_new(first_step)
         return None, []
+
+    def read(self, path: str) -> None:
+        """Restores the parts from a checkpoint, which may be another run's.
+
+        Raises:
+          ValueError: it is damaged or of another model, or has parts that are missing
+            here.
+        """
+        with _named_errors(path):
+            found = _part_names(path)
+        if AVERAGE in found and AVERAGE not in self._parts:
+            raise ValueError(
+                f"the checkpoint {path} has an average of the weights, which this run "
+                "would lose: pass the train.ema_decay of that run"
+            )
+        self.lacking = [name for name in self._optional if name not in found]
+        checkpoint = self._checkpoint
+        if self.lacking:
+            checkpoint = _make_checkpoint(
+                {k: part for k, part in self._parts.items() if k not in self.lacking}
+            )
+        with _named_errors(path):
+            checkpoint.read(path).assert_consumed()
 
     def _check_best(self, step: int) -> list[str]:
         """Forgets a best checkpoint that is not there; returns a line about a loss."""
@@ -110,14 +146,15 @@ class Checkpointer:
             "lost: the best one is chosen among those from now on"
         ]
 
-    def _check_new(self) -> None:
+    def _check_new(self, first_step: int) -> None:
         """Raises ValueError if a new run would overwrite what is left of another."""
         remedy = (
             "Copy the run again if a copy was interrupted; else give another "
             "--model_dir, or remove these files"
         )
         # A first save that was interrupted has nothing that is not made again.
-        if max(checkpoint_files.begun_steps(self._model_dir), default=0) > 0:
+        begun = {*checkpoint_files.begun_steps(self._model_dir)}
+        if begun - {first_step}:
             raise ValueError(
                 f"{self._path(_NAME)}-* are parts of checkpoints, none of which is "
                 f"whole. {remedy}"
@@ -407,17 +444,66 @@ def newest_path(model_dir: str) -> str:
     return paths[-1]
 
 
-def restore_parts(path: str, **parts: object) -> None:
+def restore_parts(
+    path: str, weights: str = config_lib.WEIGHTS[0], **parts: object
+) -> None:
     """Restores parts of a checkpoint by their names in it, and nothing else.
+
+    Args:
+      path: the prefix of the checkpoint.
+      weights: as in `weights_part`, for the part `model`.
+      **parts: trackable objects by their names in the checkpoint.
 
     Raises:
       ValueError: the checkpoint is damaged, or a part does not fit.
     """
+    if MODEL in parts:
+        parts[weights_part(path, weights)] = parts.pop(MODEL)
     checkpoint = tf.train.Checkpoint(**parts)
     with _named_errors(path):
         status = checkpoint.read(path)
         status.assert_existing_objects_matched()
         status.expect_partial()
+
+
+def weights_part(path: str, weights: str = config_lib.WEIGHTS[0]) -> str:
+    """Returns the name of the part of a checkpoint to read weights from.
+
+    All that reads weights asks here.
+
+    Args:
+      path: the prefix of the checkpoint.
+      weights: "averaged" for the average of the weights if the checkpoint has it
+        (`train.ema_decay`), and else the trained ones; or "trained".
+
+    Raises:
+      ValueError: the checkpoint is damaged.
+    """
+    is_averaged = weights == "averaged" and has_part(path, AVERAGE)
+    return AVERAGE if is_averaged else MODEL
+
+
+def has_part(path: str, name: str) -> bool:
+    """Returns whether a checkpoint has a part.
+
+    Raises:
+      ValueError: it is damaged.
+    """
+    with _named_errors(path):
+        return name in _part_names(path)
+
+
+def _part_names(path: str) -> set[str]:
+    names = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    return {name.partition("/")[0] for name in names}
+
+
+def _make_checkpoint(parts: Mapping[str, object]) -> tf.train.Checkpoint:
+    checkpoint = tf.train.Checkpoint(**parts)
+    # TensorFlow creates this counter when it saves; created now, so that all
+    # checkpoints have it.
+    checkpoint.save_counter  # noqa: B018 (reading it makes it)
+    return checkpoint
 
 
 @contextlib.contextmanager

@@ -44,6 +44,11 @@ def check(
         one whose configuration is lost.
     """
     notes: list[str] = []
+    if files.exists(os.path.join(model_dir, checkpoint_files.AVERAGE_FILE)):
+        raise ValueError(
+            f"{model_dir} holds an average of checkpoints, which is not a run that can "
+            "be resumed. Give another --model_dir, and this one as --init_checkpoint"
+        )
     vocab = read_vocab(data_dir, manifest)
     config_path = os.path.join(model_dir, schema.CONFIG_FILE)
     if files.exists(config_path):
@@ -105,8 +110,11 @@ def write(
 
 def _compare_settings(before, config: config_lib.Config, model_dir: str) -> list[str]:
     """Refuses settings that make it another run; returns the other differences."""
-    of_data = _OF_MASKS if config.data.masking == "dynamic" else ()
-    fixed = {"model": None, "optimizer": None, "train": _OF_DATA_ORDER, "data": of_data}
+    fixed: dict[str, tuple[str, ...] | None] = {
+        "model": None,
+        "optimizer": None,
+        **_of_order(config),
+    }
     refused, told = [], []
     for section, names in fixed.items():
         old = config_io.to_dict(before)[section]
@@ -123,9 +131,29 @@ def _compare_settings(before, config: config_lib.Config, model_dir: str) -> list
         raise ValueError(
             f"{model_dir} holds a run with other settings: {', '.join(refused)}. Give "
             "another --model_dir (and this one as --init_checkpoint, to start with its "
-            "weights), or the settings of that run"
+            "weights, or as --branch_from, to continue it there), or the settings of "
+            "that run"
         )
     return told
+
+
+def order_changes(before: config_lib.Config, config: config_lib.Config) -> list[str]:
+    """Returns the differing settings that the order of records and masks follows from.
+
+    Each as "SETTING was OLD and is NEW".
+    """
+    old, new = (config_io.to_dict(value) for value in (before, config))
+    return [
+        f"{section}.{name} was {old[section][name]} and is {new[section][name]}"
+        for section, names in _of_order(config).items()
+        for name in names
+        if old[section][name] != new[section][name]
+    ]
+
+
+def _of_order(config: config_lib.Config) -> dict[str, tuple[str, ...]]:
+    of_masks = _OF_MASKS if config.data.masking == "dynamic" else ()
+    return {"train": _OF_DATA_ORDER, "data": of_masks}
 
 
 def read_vocab(data_dir: str, manifest: schema.Manifest) -> bytes:

@@ -21,7 +21,6 @@ from albert_tf.data import schema
 from albert_tf.model import pretraining_model
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
-_ROOT = "model/"  # the model's name in the checkpoint of a run
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _NUM_EXAMPLES = 5
 # Settings that decide which variables exist, rather than their shapes.
@@ -55,7 +54,10 @@ class _Misfit(NamedTuple):
 
 
 def restore_weights(
-    model: pretraining_model.PretrainingModel, init_checkpoint: str, vocab: bytes
+    model: pretraining_model.PretrainingModel,
+    init_checkpoint: str,
+    vocab: bytes,
+    weights: str = config_lib.WEIGHTS[0],
 ) -> list[str]:
     """Assigns the weights of another run to `model`.
 
@@ -69,6 +71,7 @@ def restore_weights(
         be beside the checkpoint or one level up. So should its config.json, which has
         the settings that no shape shows.
       vocab: the SentencePiece model whose ids `model` will receive.
+      weights: as in `checkpointer.weights_part`.
 
     Returns:
       Lines for the log: what was restored, what is new, and what is omitted.
@@ -80,7 +83,8 @@ def restore_weights(
     path = checkpoint_path(init_checkpoint)
     with naming_damage(path):
         reader = tf.train.load_checkpoint(path)
-        stored = _stored_shapes(reader)
+        part = checkpointer.weights_part(path, weights)
+        stored = _stored_shapes(reader, part)
     words = model.encoder.embeddings.word_embeddings  # [V, E]
     positions = model.encoder.embeddings.position_embeddings  # [max_positions, E]
     output_bias = model.masked_lm.output_bias  # [V]
@@ -93,6 +97,8 @@ def restore_weights(
     }
 
     lines = [f"warm start: {len(pairs)} variables restored from {path}"]
+    if part == checkpointer.AVERAGE:
+        lines.append("they are the average of the weights (train.ema_decay)")
     lines += _setting_lines(path, model.encoder.config)
     pieces, more = _match_pieces(path, vocab, num_rows[id(words)], words.shape[0])
     lines += more
@@ -103,7 +109,7 @@ def restore_weights(
     rows = {id(words): pieces, id(output_bias): pieces, id(positions): numbers}
     for name, variable in pairs:
         with naming_damage(path):
-            value = reader.get_tensor(f"{_ROOT}{name}{_SUFFIX}")
+            value = reader.get_tensor(f"{part}/{name}{_SUFFIX}")
         if id(variable) in rows:
             there, here = rows[id(variable)]
             table = np.array(variable.numpy())
@@ -113,15 +119,19 @@ def restore_weights(
     return lines
 
 
-def checkpoint_path(init_checkpoint: str) -> str:
-    """Returns the prefix of the checkpoint that `--init_checkpoint` names.
+def checkpoint_path(init_checkpoint: str, flag: str = "--init_checkpoint") -> str:
+    """Returns the prefix of the checkpoint that a flag names.
+
+    Args:
+      init_checkpoint: the flag's value, as in `restore_weights`.
+      flag: its name, for errors.
 
     Raises:
       ValueError: there is none.
     """
     rule = (
-        "--init_checkpoint must be the directory of a run, or the prefix of a "
-        "checkpoint such as RUN/model.ckpt-500"
+        f"{flag} must be the directory of a run, or the prefix of a checkpoint such "
+        "as RUN/model.ckpt-500"
     )
     with naming_damage(init_checkpoint):
         if files.is_folder(init_checkpoint):
@@ -155,12 +165,12 @@ def naming_damage(path: str) -> Iterator[None]:
 # ---- Matching variables ----
 
 
-def _stored_shapes(reader) -> dict[str, list[int]]:
-    """Returns name and shape of each variable of the model in a checkpoint."""
+def _stored_shapes(reader, part: str) -> dict[str, list[int]]:
+    """Returns name and shape of each variable of a part of a checkpoint."""
     return {
-        key.removeprefix(_ROOT).removesuffix(_SUFFIX): list(shape)
+        key.removeprefix(f"{part}/").removesuffix(_SUFFIX): list(shape)
         for key, shape in reader.get_variable_to_shape_map().items()
-        if key.startswith(_ROOT) and key.endswith(_SUFFIX)
+        if key.startswith(f"{part}/") and key.endswith(_SUFFIX)
     }
 
 

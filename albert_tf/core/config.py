@@ -170,7 +170,8 @@ class DataConfig(validation.Section, name="data"):
 
 
 OPTIMIZERS = ("lamb", "adamw")
-DECAYS = ("polynomial", "cosine", "constant")
+DECAYS = ("polynomial", "cosine", "constant", "wsd", "wsd_sqrt")
+WSD_DECAYS = ("wsd", "wsd_sqrt")
 DECAY_STARTS = ("start", "warmup_end")
 
 
@@ -181,7 +182,10 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     The learning rate rises linearly over `warmup_steps`. Then it falls to 0 at the last
     step, as a polynomial of power `decay_power` or as a cosine, or stays constant,
     depending on `decay`. The decay counts its steps from `decay_from`: "start" is the
-    original's (the rate jumps down where warmup ends), "warmup_end" is continuous.
+    original's (the rate jumps down where warmup ends), "warmup_end" is continuous. With
+    "wsd" (warmup, stable, decay) the rate stays constant until `decay_steps` before the
+    last step, and then falls to 0 as that polynomial, which is linear by default; with
+    "wsd_sqrt" it falls as 1 minus the square root of the progress.
     `bias_correction` is that of the LAMB paper and of Adam; the original has none.
     Variables whose name matches a pattern of `exclude_patterns` get neither weight
     decay nor, under LAMB, a trust ratio.
@@ -193,6 +197,7 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     decay: str = validation.one_of(DECAYS, default="polynomial")
     decay_power: float = validation.above(0, default=1.0)
     decay_from: str = validation.one_of(DECAY_STARTS, default="start")
+    decay_steps: int = validation.at_least(0, default=0)
     weight_decay_rate: float = validation.at_least(0, default=0.01)
     beta_1: float = validation.in_range(0, 1, "[)", default=0.9)
     beta_2: float = validation.in_range(0, 1, "[)", default=0.999)
@@ -200,6 +205,15 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     bias_correction: bool = False
     clip_norm: float = validation.above(0, default=1.0)
     exclude_patterns: tuple[str, ...] = ("layer_norm", "bias")
+
+    def __post_init__(self):
+        super().__post_init__()
+        validation.require(
+            (self.decay_steps > 0) == (self.decay in WSD_DECAYS),
+            "optimizer.decay_steps must be above 0 if optimizer.decay is "
+            f"{' or '.join(WSD_DECAYS)}, and 0 if it is not",
+            (self.decay, self.decay_steps),
+        )
 
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -213,6 +227,7 @@ BEST_METRICS = (
 )
 REMATS = ("none", "attention", "block")
 JIT_COMPILE = ("auto", "on", "off")
+WEIGHTS = ("averaged", "trained")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +245,11 @@ class TrainConfig(validation.Section, name="train"):
     0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and
     the one with the best held-out `best_metric`: for a task the name of one of its
     metrics, or empty for the first of them.
+
+    With `ema_decay` above 0 the run keeps an exponential moving average of the weights:
+    after each step it moves by 1 - `ema_decay` of the way to the weights, in the first
+    steps by more (`optim/averaging.py`). `eval_weights` says which weights the
+    evaluations of such a run use, "averaged" or "trained".
 
     A step is skipped if its loss or gradient is not finite, or if its loss is more than
     `max_loss_rise` nats above the running mean of about 100 steps. Up to
@@ -253,6 +273,8 @@ class TrainConfig(validation.Section, name="train"):
     save_every_steps: int = validation.at_least(1, default=5000)
     keep_checkpoints: int = validation.at_least(1, default=5)
     best_metric: str = "mlm_loss"
+    ema_decay: float = validation.in_range(0, 1, "[)", default=0.0)
+    eval_weights: str = validation.one_of(WEIGHTS, default="averaged")
     eval_every_steps: int = validation.at_least(1, default=5000)
     eval_batch_size: int = validation.at_least(1, default=256)
     eval_batches: int = validation.at_least(0, default=0)
@@ -302,6 +324,17 @@ class Config:
             self.optimizer.warmup_steps <= self.train.num_steps,
             "optimizer.warmup_steps must not be larger than train.num_steps",
             (self.optimizer.warmup_steps, self.train.num_steps),
+        )
+        validation.require(
+            self.optimizer.warmup_steps + self.optimizer.decay_steps
+            <= self.train.num_steps,
+            "optimizer.warmup_steps and optimizer.decay_steps together must not be "
+            "larger than train.num_steps",
+            (
+                self.optimizer.warmup_steps,
+                self.optimizer.decay_steps,
+                self.train.num_steps,
+            ),
         )
 
     def check_pretraining(self) -> None:

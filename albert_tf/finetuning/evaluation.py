@@ -6,6 +6,7 @@ from typing import Any
 
 from albert_tf.checkpoints import checkpointer
 from albert_tf.core import cli
+from albert_tf.core import config as config_lib
 from albert_tf.devices import strategies
 from albert_tf.finetuning import (
     batches,
@@ -110,6 +111,7 @@ def evaluate_checkpoint(
     tpu: str = "",
     compute: compute_lib.Compute | None = None,
     make_encode: Callable[[task_model.TaskModel], Callable] | None = None,
+    weights: str = config_lib.WEIGHTS[0],
 ) -> dict[str, Any]:
     """Predicts a split with a checkpoint, and writes predictions and metrics.
 
@@ -123,6 +125,7 @@ def evaluate_checkpoint(
       tpu: as for `strategies.create_strategy`.
       compute: how an exported model computes; None means as the run did.
       make_encode: returns the encoder of an exported model; None means the model's.
+      weights: as in `checkpointer.weights_part`.
 
     Returns:
       The content of results.json; without metrics on a worker that does not write.
@@ -142,7 +145,7 @@ def evaluate_checkpoint(
         model = evaluation.run.build_model(
             compute or pretraining_model.compute_form(settings)
         )
-        checkpointer.restore_parts(path, model=model)
+        checkpointer.restore_parts(path, weights, model=model)
         encode = make_encode(model) if make_encode else None
     predict = prediction.make_predict(
         strategy,

@@ -4,6 +4,7 @@ config = config_io.load("configs/finetune_mrpc.py")
 results = finetuning.fine_tune(config, "run", "glue_data/MRPC", "mrpc")
 """
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -37,6 +38,7 @@ class FineTuningOptions:
     Attributes:
       strategy: one of `kinds.STRATEGIES`.
       tpu: the TPU's address, as `strategies.create_strategy` takes it.
+      weights: which weights of the other run, as in `checkpointer.weights_part`.
       use_previous_checkpoint: whether to resume from an older checkpoint if the newest
         is damaged.
       profile_steps: the first and the last step to profile, if any.
@@ -44,6 +46,7 @@ class FineTuningOptions:
 
     strategy: str = "auto"
     tpu: str = ""
+    weights: str = config_lib.WEIGHTS[0]
     use_previous_checkpoint: bool = False
     profile_steps: tuple[int, int] | None = None
 
@@ -88,7 +91,9 @@ def fine_tune(
         run_lock.hold(model_dir, is_chief, preemption.exit_lost) as check_held,
     ):
         # ---- Pre-trained model and task ----
-        pretrained = initialization.read_pretrained_run(init_checkpoint)
+        pretrained = initialization.read_pretrained_run(
+            init_checkpoint, options.weights
+        )
         config = initialization.merge(config, pretrained)
         tokenizer = initialization.make_tokenizer(pretrained)
         task = registry.create(config.task)
@@ -260,8 +265,12 @@ class SeedRun:
         model_dir, best = trainer.model_dir, trainer.checkpointer.best
         best_path = checkpointer_lib.best_path(model_dir)
         if best_path is not None:
-            checkpointer_lib.restore_parts(best_path, model=trainer.model)
+            # Those that were evaluated when it was found to be the best.
+            checkpointer_lib.restore_parts(
+                best_path, self.config.train.eval_weights, model=trainer.model
+            )
         with (
+            contextlib.nullcontext() if best_path else trainer.eval_weights(),
             preemption.StopRequest(self.signals.stop) as request,
             trainer.watch_prediction("the prediction with the best checkpoint"),
         ):

@@ -25,20 +25,25 @@ class PretrainedRun:
       path: the prefix of its checkpoint.
       config: its configuration.
       vocab: its SentencePiece model.
+      weights: which of its weights, as in `checkpointer.weights_part`.
     """
 
     path: str
     config: config_lib.Config
     vocab: bytes
+    weights: str = config_lib.WEIGHTS[0]
 
 
-def read_pretrained_run(init_checkpoint: str) -> PretrainedRun:
+def read_pretrained_run(
+    init_checkpoint: str, weights: str = config_lib.WEIGHTS[0]
+) -> PretrainedRun:
     """Finds checkpoint, configuration and vocabulary of a run.
 
     Args:
       init_checkpoint: a run directory, or the prefix of a checkpoint. For a directory,
         it is the newest checkpoint in pre-training, and the best one (of the best seed)
         in fine-tuning.
+      weights: as in `checkpointer.weights_part`.
 
     Raises:
       ValueError: one of them is missing or damaged.
@@ -58,7 +63,8 @@ def read_pretrained_run(init_checkpoint: str) -> PretrainedRun:
     config = config_io.read(config_path)
     if config.task.name and path != init_checkpoint:
         path = checkpointer.best_path(os.path.dirname(path)) or path
-    return PretrainedRun(path, config, files.read_bytes(found[schema.VOCAB_FILE]))
+    vocab = files.read_bytes(found[schema.VOCAB_FILE])
+    return PretrainedRun(path, config, vocab, weights)
 
 
 def merge(recipe: config_lib.Config, pretrained: PretrainedRun) -> config_lib.Config:
@@ -125,7 +131,7 @@ def restore_encoder(
     """
     # Without the heads and the optimizer.
     encoder = tf.train.Checkpoint(encoder=model.encoder)
-    checkpointer.restore_parts(pretrained.path, model=encoder)
+    checkpointer.restore_parts(pretrained.path, pretrained.weights, model=encoder)
     return [
         f"{len(model.encoder.variables)} variables of the encoder restored from "
         f"{pretrained.path}; the head is new"

@@ -36,13 +36,12 @@ def read(
 
     Args:
       path: the run directory.
-      options: unused.
+      options: which weights.
       report: gets a line with the checkpoint.
 
     Raises:
       ValueError: there is no run, or it is damaged.
     """
-    del options
     folder = results_reader.best_folder(path)
     config_path = os.path.join(folder, schema.CONFIG_FILE)
     if not files.exists(config_path):
@@ -70,16 +69,22 @@ def read(
         found = checkpointer_lib.best_path(folder) or checkpointer_lib.newest_path(
             folder
         )
-        checkpointer_lib.restore_parts(found, model=model)
+        checkpointer_lib.restore_parts(found, options.weights, model=model)
     else:
         model = pretraining_model.build_pretraining_model(
             config.model, config.train.seed
         )
-        adam = _optimizer(config, model)
         found = checkpointer_lib.newest_path(folder)
-        checkpointer_lib.restore_parts(found, model=model, optimizer=adam)
-        moments = _moments_of(adam, model)
+        checkpointer_lib.restore_parts(found, options.weights, model=model)
+        if checkpointer_lib.has_part(found, "optimizer"):
+            adam = _optimizer(config, model)
+            checkpointer_lib.restore_parts(found, optimizer=adam)
+            moments = _moments_of(adam, model)
     report.say(f"read {found}")
+    if checkpointer_lib.weights_part(found, options.weights) == (
+        checkpointer_lib.AVERAGE
+    ):
+        report.say("  its weights are their average over the steps")
     weights = {name: variable.numpy() for name, variable in variables(model, head)}
     return portable.PortableModel(
         config=config.model,

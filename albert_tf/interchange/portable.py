@@ -90,12 +90,14 @@ class ReadOptions:
     kind: of the head, a key of `task_model.HEADS`; empty means that of the format.
     labels: names of the classes; empty means those of the format, or "0", "1", ...
     recipe: the other settings (text, data, optimizer, training) of the result.
+    weights: which weights of a run, as in `checkpointer.weights_part`.
     """
 
     vocab_path: str = ""
     kind: str = ""
     labels: tuple[str, ...] = ()
     recipe: config_lib.Config = dataclasses.field(default_factory=config_lib.Config)
+    weights: str = config_lib.WEIGHTS[0]
 
     def class_labels(self, num_classes: int, default: tuple[str, ...] = ()):
         """The names of the classes.

@@ -12,7 +12,7 @@ def scale(config: config_lib.Config, batch_size: int) -> tuple[config_lib.Config
     The learning rate is proportional to the square root of the batch size and the
     number of warmup steps stays, as LAMB's authors do (You et al., 2019: square-root
     scaling with linear-epoch warmup); the number of steps is inversely proportional, so
-    that the run sees as many sequences as before.
+    that the run sees as many sequences as before. So are `optimizer.decay_steps`.
 
     Raises:
       ValueError: the batch size is below 1, or the scaled settings contradict others.
@@ -26,10 +26,13 @@ def scale(config: config_lib.Config, batch_size: int) -> tuple[config_lib.Config
     scaled_run = dataclasses.replace(
         run, batch_size=batch_size, num_steps=max(1, round(run.num_steps / ratio))
     )
+    # The decay stays the same share of the run.
+    decay_steps = min(math.ceil(optimizer.decay_steps / ratio), scaled_run.num_steps)
     scaled_optimizer = dataclasses.replace(
         optimizer,
         learning_rate=optimizer.learning_rate * math.sqrt(ratio),
-        warmup_steps=min(optimizer.warmup_steps, scaled_run.num_steps),
+        warmup_steps=min(optimizer.warmup_steps, scaled_run.num_steps - decay_steps),
+        decay_steps=decay_steps,
     )
     scaled = dataclasses.replace(config, train=scaled_run, optimizer=scaled_optimizer)
     line = (
@@ -39,4 +42,6 @@ def scale(config: config_lib.Config, batch_size: int) -> tuple[config_lib.Config
         f"{run.num_steps:,}), {scaled_optimizer.warmup_steps:,} of warmup (from "
         f"{optimizer.warmup_steps:,})"
     )
+    if decay_steps:
+        line += f", {decay_steps:,} of decay (from {optimizer.decay_steps:,})"
     return scaled, line

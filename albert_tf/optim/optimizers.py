@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.core import config as config_lib
-from albert_tf.optim import schedule
+from albert_tf.optim import averaging, schedule
 
 
 class Slots(NamedTuple):
@@ -53,7 +53,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.exclude_patterns = tuple(exclude_patterns)
         self.compiled = compiled
-        self._num_skipped = 0
+        self._num_skipped, self._is_skipped = 0, False
+        self._average: averaging.MovingAverage | None = None
         # Within functions, as a checkpoint would track a dictionary.
         self._named_rate_scales = lambda: rate_scales or {}
         self._compiled_update = tf.function(
@@ -91,17 +92,25 @@ class AdamW(tf_keras.optimizers.Optimizer):
         index = self._index_dict[self._var_key(variable)]
         return Slots(self._first_moments[index], self._second_moments[index])
 
-    def apply_gradients(self, grads_and_vars, num_skipped=0, **options):
+    def keep_average(self, average: averaging.MovingAverage) -> None:
+        """Updates `average`, of the variables that `build` received, in each step."""
+        self._average = average
+
+    def apply_gradients(
+        self, grads_and_vars, num_skipped=0, is_skipped=False, **options
+    ):
         """Updates variables.
 
         Args:
           grads_and_vars: pairs of a dense gradient and its variable.
           num_skipped: int32 scalar, the number of earlier steps that were skipped. Bias
             correction does not count them; the learning rate does.
+          is_skipped: bool scalar, whether this step is skipped, whose gradients are
+            then not finite. The average of the weights does not change in it.
           **options: those of Keras.
         """
         # For update_step in the same trace: Keras passes it no other arguments.
-        self._num_skipped = num_skipped
+        self._num_skipped, self._is_skipped = num_skipped, is_skipped
         return super().apply_gradients(grads_and_vars, **options)
 
     def is_reached(self, variable) -> tf.Tensor:
@@ -126,6 +135,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
         # By index: on a second device the variable has another name.
         rate = self.learning_rate * self._rate_scale_at(index)
         variable.assign_sub(rate * change)
+        if self._average is not None:
+            num_taken = self._num_taken(self._num_skipped)
+            self._average.update(index, variable, num_taken, self._is_skipped)
 
     def _num_taken(self, num_skipped) -> tf.Tensor:
         """Returns how many steps changed the slots; float32 scalar."""

@@ -12,11 +12,21 @@ class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate of the update after `step` updates.
 
     Before `warmup_steps` it is `learning_rate * step / warmup_steps`, then
-    `learning_rate` times a factor of `progress`: `(1 - progress) ** decay_power` for
-    decay "polynomial", half a cosine from 1 to 0 for "cosine", 1 for "constant".
-    `progress` is `step / num_steps` for decay_from="start", as in the original, where
-    the rate drops at the end of warmup; for "warmup_end" it counts from there, and the
-    rate is continuous.
+    `learning_rate` times a factor of `progress`, by `decay`:
+
+    - "polynomial": `(1 - progress) ** decay_power`;
+    - "cosine": half a cosine from 1 to 0;
+    - "constant": 1;
+    - "wsd": as "polynomial", but `progress` is 0 until `decay_steps` before
+      `num_steps`. Warmup, stable, decay is of Hu et al., 2024 (MiniCPM, arXiv
+      2404.06395, section 4), whose decay is exponential and does not reach 0; the
+      linear decay to 0, which is the default, is of Hägele et al., 2024 (arXiv
+      2405.18392, section 3);
+    - "wsd_sqrt": in those steps `1 - sqrt(progress)` (Hägele et al., 2024).
+
+    Without a stable part `progress` is `step / num_steps` for decay_from="start", as in
+    the original, where the rate drops at the end of warmup; for "warmup_end" it counts
+    from there, and the rate is continuous.
     """
 
     def __init__(self, optimizer: config_lib.OptimizerConfig, num_steps: int):
@@ -31,6 +41,8 @@ class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         # Differs from the original: with decay_from="warmup_end" the rate does not
         # jump where warmup ends.
         first = settings.warmup_steps if settings.decay_from == "warmup_end" else 0
+        if settings.decay in config_lib.WSD_DECAYS:
+            first = self._num_steps - settings.decay_steps
         span = max(self._num_steps - first, 1)
         progress = tf.clip_by_value((step - first) / span, 0.0, 1.0)
         decayed = settings.learning_rate * self._factor(progress)
@@ -38,8 +50,12 @@ class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(step < settings.warmup_steps, warmup, decayed)
 
     def _factor(self, progress):
-        if self._optimizer.decay == "constant":
-            return tf.ones_like(progress)
-        if self._optimizer.decay == "cosine":
-            return 0.5 * (1.0 + tf.cos(math.pi * progress))
-        return (1.0 - progress) ** self._optimizer.decay_power
+        match self._optimizer.decay:
+            case "constant":
+                return tf.ones_like(progress)
+            case "cosine":
+                return 0.5 * (1.0 + tf.cos(math.pi * progress))
+            case "wsd_sqrt":
+                return 1.0 - tf.sqrt(progress)
+            case _:
+                return (1.0 - progress) ** self._optimizer.decay_power

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from albert_tf.core import cli, files
+from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.finetuning import evaluation, run_dir
 from albert_tf.serving import scaled_weights, tflite
@@ -18,6 +19,7 @@ def evaluate_compute_dtype(
     checkpoint_path: str = "",
     strategy_kind: str = "auto",
     tpu: str = "",
+    weights: str = config_lib.WEIGHTS[0],
 ) -> dict[str, Any]:
     """Evaluates a checkpoint as a model that is exported with a compute dtype.
 
@@ -33,6 +35,7 @@ def evaluate_compute_dtype(
         tpu,
         scaled_weights.serving_form(compute_dtype),
         lambda model: scaled_weights.ScaledEncoder(model.encoder),
+        weights,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
@@ -22,6 +23,7 @@ def export_text(
     checkpoint_path: str = "",
     compute_dtype: str | None = None,
     fixed_length: int | None = None,
+    weights: str = config_lib.WEIGHTS[0],
 ) -> tuple[str, list[str]]:
     """Writes a SavedModel that takes strings, with requests to warm it up.
 
@@ -31,6 +33,7 @@ def export_text(
       checkpoint_path: as in `load.load_serving`.
       compute_dtype: as in `load.load_serving`.
       fixed_length: as in `load.load_serving`.
+      weights: as in `load.load_serving`.
 
     Returns:
       The path of the checkpoint, and the names of the signatures.
@@ -39,7 +42,7 @@ def export_text(
       ValueError: as `load.load_serving`; or `output_dir` cannot be written.
     """
     module, path = load.load_serving(
-        model_dir, checkpoint_path, compute_dtype, fixed_length
+        model_dir, checkpoint_path, compute_dtype, fixed_length, weights
     )
 
     with _complete(output_dir) as unfinished:
@@ -48,12 +51,17 @@ def export_text(
     return path, list(module.signatures)
 
 
-def export_encoder(model_dir: str, output_dir: str, checkpoint_path: str = "") -> str:
+def export_encoder(
+    model_dir: str,
+    output_dir: str,
+    checkpoint_path: str = "",
+    weights: str = config_lib.WEIGHTS[0],
+) -> str:
     """Writes the encoder as a SavedModel that takes ids and can be trained further.
 
     Takes, returns and raises what `export_text` does, without signatures.
     """
-    encoder, path = load.load_encoder(model_dir, checkpoint_path)
+    encoder, path = load.load_encoder(model_dir, checkpoint_path, weights)
     saved = hub_encoder.make(encoder)
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(saved, unfinished)
@@ -65,6 +73,7 @@ def export_tflite(
     output_dir: str,
     checkpoint_path: str = "",
     fixed_length: int | None = None,
+    weights: str = config_lib.WEIGHTS[0],
 ) -> str:
     """Writes a TensorFlow Lite model beside vocabulary, configuration and task.
 
@@ -74,13 +83,15 @@ def export_tflite(
     config, tokenizer = load.read_run(model_dir, "float32", fixed_length)
     contents = {}
     if config.task.name:
-        task, path = load.load_task(model_dir, config, tokenizer, checkpoint_path)
+        task, path = load.load_task(
+            model_dir, config, tokenizer, checkpoint_path, weights=weights
+        )
         length = config.task.max_seq_length
         contents[tflite.MODEL_FILE] = tflite.convert_task(task.model, length)
         task_path = os.path.join(model_dir, run_dir.TASK_FILE)
         contents[run_dir.TASK_FILE] = files.read_bytes(task_path)
     else:
-        model, path = load.load_pretrained(model_dir, config, checkpoint_path)
+        model, path = load.load_pretrained(model_dir, config, checkpoint_path, weights)
         length = config.data.max_seq_length
         contents[tflite.MODEL_FILE] = tflite.convert_pretrained(model, length)
     vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)

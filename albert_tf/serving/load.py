@@ -40,6 +40,7 @@ def load_serving(
     checkpoint_path: str = "",
     compute_dtype: str | None = None,
     fixed_length: int | None = None,
+    weights: str = config_lib.WEIGHTS[0],
 ) -> tuple[Serving, str]:
     """Loads the model of a run with signatures that take strings.
 
@@ -50,6 +51,7 @@ def load_serving(
       compute_dtype: of the blocks; None means that of the run.
       fixed_length: in tokens, to which all texts are padded and cut; None means the
         longest text of a call, and the maximum of the run.
+      weights: as in `checkpointer.weights_part`.
 
     Returns:
       The module to save, and the path of its checkpoint.
@@ -63,10 +65,10 @@ def load_serving(
     is_fixed_length = fixed_length is not None
     if config.task.name:
         task, path = load_task(
-            model_dir, config, tokenizer, checkpoint_path, is_fixed_length
+            model_dir, config, tokenizer, checkpoint_path, is_fixed_length, weights
         )
         return SERVINGS[task.model.kind](task), path
-    model, path = load_pretrained(model_dir, config, checkpoint_path)
+    model, path = load_pretrained(model_dir, config, checkpoint_path, weights)
     module = pretrained.PretrainedServing(
         model, tokenizer, config.data.max_seq_length, is_fixed_length
     )
@@ -74,7 +76,7 @@ def load_serving(
 
 
 def load_encoder(
-    model_dir: str, checkpoint_path: str = ""
+    model_dir: str, checkpoint_path: str = "", weights: str = config_lib.WEIGHTS[0]
 ) -> tuple[encoder.Encoder, str]:
     """Loads the encoder of a run, and returns it and the path of its checkpoint.
 
@@ -87,12 +89,16 @@ def load_encoder(
         config.model, config.train.seed, compute.Compute(config.train.compute_dtype)
     )
     path = _checkpoint(model_dir, config, checkpoint_path)
-    checkpointer.restore_parts(path, model=tf.train.Checkpoint(encoder=model.encoder))
+    encoder_only = tf.train.Checkpoint(encoder=model.encoder)
+    checkpointer.restore_parts(path, weights, model=encoder_only)
     return model.encoder, path
 
 
 def load_pretrained(
-    model_dir: str, config: config_lib.Config, checkpoint_path: str = ""
+    model_dir: str,
+    config: config_lib.Config,
+    checkpoint_path: str = "",
+    weights: str = config_lib.WEIGHTS[0],
 ) -> tuple[pretraining_model.PretrainingModel, str]:
     """Loads the model of a pre-training; returns it and its checkpoint's path."""
     model = pretraining_model.build_pretraining_model(
@@ -101,7 +107,7 @@ def load_pretrained(
         scaled_weights.serving_form(config.train.compute_dtype),
     )
     path = _checkpoint(model_dir, config, checkpoint_path)
-    checkpointer.restore_parts(path, model=model)
+    checkpointer.restore_parts(path, weights, model=model)
     return model, path
 
 
@@ -111,6 +117,7 @@ def load_task(
     tokenizer: tokenizer_lib.Tokenizer,
     checkpoint_path: str = "",
     is_fixed_length: bool = False,
+    weights: str = config_lib.WEIGHTS[0],
 ) -> tuple[signature.ServableTask, str]:
     """Loads the model of a fine-tuning; returns it and its checkpoint's path.
 
@@ -121,6 +128,7 @@ def load_task(
       checkpoint_path: which checkpoint; empty means the best, or the newest if none is
         marked as the best.
       is_fixed_length: as in `signature.ServableTask`.
+      weights: as in `checkpointer.weights_part`.
 
     Raises:
       ValueError: a file is missing or damaged, or they do not match.
@@ -128,7 +136,7 @@ def load_task(
     task = run_dir.read_task(model_dir)
     model = _build(config, task, os.path.join(model_dir, run_dir.TASK_FILE))
     path = _checkpoint(model_dir, config, checkpoint_path)
-    checkpointer.restore_parts(path, model=model)
+    checkpointer.restore_parts(path, weights, model=model)
     servable = signature.ServableTask(
         model,
         tokenizer,

@@ -66,6 +66,15 @@ class TrainState(tf.Module):
         self.row_step.assign(step)
         return values, num_steps
 
+    def restart(self, step: int, num_streams: int) -> None:
+        """Forgets what belongs to the records that were read up to `step`.
+
+        Only the number of skipped steps and the last gradient norm stay.
+        """
+        self.take_sums(step)
+        self.mean_loss.assign(float("inf"))
+        self.num_streams.assign(num_streams)
+
 
 class Signals(tf.Module):
     """Signals between the host and a running loop.

@@ -31,10 +31,15 @@ def read_metrics(model_dir: str) -> list[dict]:
     return [json.loads(line) for line in whole.splitlines() if line]
 
 
-def check_new(model_dir: str) -> None:
-    """Raises ValueError if a run that starts would drop rows of another run."""
+def check_new(model_dir: str, first_step: int = 0) -> None:
+    """Raises ValueError if a run that starts would drop rows of another run.
+
+    Args:
+      model_dir: the run's directory.
+      first_step: the step at which it begins.
+    """
     last = max((row["step"] for row in read_metrics(model_dir)), default=0)
-    if last > 0:
+    if last > first_step:
         raise ValueError(
             f"{os.path.join(model_dir, METRICS_FILE)} has rows of a run up to step "
             f"{last}, but its checkpoints are missing. Copy them there to resume it; "
@@ -58,12 +63,11 @@ class MetricsLog:
     def __init__(
         self,
         model_dir: str,
-        restored: int | None,
+        first_step: int,
         num_steps: int,
         is_chief: bool = True,
     ):
-        """Starts at the step `restored`, or at 0 if it is None."""
-        first_step = restored or 0
+        """Starts at the step `first_step`."""
         self._path = os.path.join(model_dir, METRICS_FILE)
         rows = read_metrics(model_dir)
         self._rows = [row for row in rows if row["step"] <= first_step]

@@ -6,11 +6,13 @@ metrics = pretraining.train(config, data_dir="records", model_dir="run")
 
 import contextlib
 import dataclasses
+import os
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import run_dir, run_lock, warm_start
+from albert_tf.checkpoints import branching, run_dir, run_lock, warm_start
 from albert_tf.core import config as config_lib
+from albert_tf.core import files
 from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.devices import peak_flops, strategies
@@ -27,6 +29,8 @@ class PretrainingOptions:
       strategy: one of `kinds.STRATEGIES`.
       tpu: the TPU's address, as `strategies.create_strategy` takes it.
       init_checkpoint: run or checkpoint whose weights a new run starts with.
+      weights: which of its weights, as in `checkpointer.weights_part`.
+      branch_from: run or checkpoint that a new run continues.
       use_previous_checkpoint: whether to resume from an older checkpoint if the newest
         is damaged.
       profile_steps: the first and the last step to profile, if any.
@@ -36,6 +40,8 @@ class PretrainingOptions:
     strategy: str = "auto"
     tpu: str = ""
     init_checkpoint: str = ""
+    weights: str = config_lib.WEIGHTS[0]
+    branch_from: str = ""
     use_previous_checkpoint: bool = False
     profile_steps: tuple[int, int] | None = None
     peak_teraflops: float = 0.0
@@ -77,24 +83,36 @@ def train(
         manifest = manifest_lib.read_manifest(data_dir)
         manifest_lib.check_manifest(data_dir, manifest, config)
         notes = run_dir.check(config, data_dir, manifest, model_dir)
+        vocab = run_dir.read_vocab(data_dir, manifest)
+        branch, more = branching.find(
+            options.branch_from,
+            config,
+            vocab,
+            files.read_bytes(os.path.join(data_dir, schema.MANIFEST_FILE)),
+            model_dir,
+        )
+        notes += more
 
         # ---- Model and optimizer ----
         trainer = make_trainer(config, model_dir, strategy, options.peak_teraflops)
 
-        # ---- Restore: 1. the newest checkpoint 2. another run's weights 3. none ----
-        notes += trainer.restore(options.use_previous_checkpoint)
-        if trainer.restored_step is None and options.init_checkpoint:
-            vocab = run_dir.read_vocab(data_dir, manifest)
+        # ---- Restore: 1. the newest checkpoint 2. all of another run ----
+        # ----          3. another run's weights 4. none               ----
+        notes += trainer.restore(options.use_previous_checkpoint, branch)
+        if trainer.restored_step is None and options.init_checkpoint and not branch:
             notes += warm_start.restore_weights(
-                trainer.model, options.init_checkpoint, vocab
+                trainer.model, options.init_checkpoint, vocab, options.weights
             )
 
         # ---- Loop, to the final save ----
         def input_fn_at(step: int) -> input_pipeline.InputFn:
+            step = branch.data_step(step) if branch else step
             return input_pipeline.train_input_fn(data_dir, manifest, config, step)
 
         def write_run_dir() -> None:
             if trainer.is_chief:
+                if branch:
+                    branching.write(branch, model_dir)
                 run_dir.write(config, data_dir, manifest, model_dir)
 
         with _naming_damaged_shards(data_dir, manifest):

@@ -164,6 +164,7 @@ def make_train_step(
         optimizer.apply_gradients(
             zip(gradients, variables, strict=True),
             num_skipped,
+            is_bad,
             skip_gradients_aggregation=True,
         )
         return {**values, "is_bad": tf.cast(is_bad, tf.float32)}

@@ -18,13 +18,13 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.checkpoints import branching, run_dir
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
-from albert_tf.checkpoints import run_dir
 from albert_tf.core import config as config_lib
 from albert_tf.core import failures
 from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
-from albert_tf.optim import layer_decay, optimizers
+from albert_tf.optim import averaging, layer_decay, optimizers
 from albert_tf.training import (
     hangs,
     loops,
@@ -74,11 +74,13 @@ class Trainer:
       strategy: the devices.
       model: the model.
       optimizer: its optimizer, with the schedule.
+      average: the average of its weights, or None without `train.ema_decay`.
       objective: what training minimizes.
       state: what the loop carries from step to step.
       signals: between host and loop; `signals.stop` ends the run.
       is_chief: whether this process writes checkpoints and metrics.
       step: steps so far, skipped ones included.
+      first_step: the step at which the run began; above 0 if it is a branch.
       restored_step: the step of the restored checkpoint, or None.
       checkpointer: saves the run; made by `restore`.
     """
@@ -123,41 +125,71 @@ class Trainer:
                 rate_scales=layer_decay.rate_scales(self.model, layer_rate_decay),
             )
             self.optimizer.build(self.model.trainable_variables)
+            self.average: averaging.MovingAverage | None = None
+            if config.train.ema_decay:
+                self.average = averaging.MovingAverage(
+                    self.model, config.train.ema_decay
+                )
+                self.optimizer.keep_average(self.average)
         # ---- State ----
         self.state = loops.TrainState(objective, num_streams)
         self.signals = signals or loops.Signals()
-        self.step = 0
+        self.step = self.first_step = 0
         self.restored_step: int | None = None
         self._num_streams = num_streams
         self._meter = meter or throughput.Meter(0.0, 0.0)
 
     def make_checkpointer(self, model_dir: str) -> checkpointer_lib.Checkpointer:
-        """Returns a checkpointer of this run's model, optimizer and state."""
+        """Returns a checkpointer of this run's model, optimizer, average and state."""
+        parts = {
+            checkpointer_lib.MODEL: self.model,
+            "optimizer": self.optimizer,
+            "loop": self.state,
+        }
+        if self.average is not None:
+            parts[checkpointer_lib.AVERAGE] = self.average.tree
         return checkpointer_lib.Checkpointer(
             model_dir,
             self.config.train.keep_checkpoints,
-            {"model": self.model, "optimizer": self.optimizer, "loop": self.state},
+            parts,
             self.is_chief,
+            # `train.ema_decay` may be set later.
+            optional=(checkpointer_lib.AVERAGE,),
         )
 
-    def restore(self, use_previous: bool = False) -> list[str]:
+    def restore(
+        self,
+        use_previous: bool = False,
+        branch: branching.Branch | None = None,
+    ) -> list[str]:
         """Restores the newest checkpoint of `model_dir`, if there is one.
 
         Args:
           use_previous: whether to take an older one if the newest is damaged.
+          branch: where the run begins, if it continues another one from there.
 
         Returns:
-          Lines about checkpoints that were skipped.
+          Lines about checkpoints that were skipped, and about the average.
 
         Raises:
           ValueError: the checkpoint is damaged, or of another model, a later step or
             other streams; or it is missing, and a run was here.
         """
         self.checkpointer = self.make_checkpointer(self.model_dir)
-        self.restored_step, notes = self.checkpointer.restore(use_previous)
-        if self.restored_step is None:
-            metrics_log.check_new(self.model_dir)
-        self.step = self.restored_step or 0
+        self.first_step = branch.step if branch else 0
+        self.restored_step, notes = self.checkpointer.restore(
+            use_previous, self.first_step
+        )
+        self.step = self.first_step
+        if self.restored_step is not None:
+            self.step = self.restored_step
+        else:
+            metrics_log.check_new(self.model_dir, self.first_step)
+            if branch:
+                self._begin_branch(branch)
+        if self.average is not None and self.checkpointer.lacking:
+            self.average.restart()
+            notes.append("the average of the weights starts at those of the checkpoint")
         num_steps = self.config.train.num_steps
         if self.step > num_steps:
             raise ValueError(
@@ -175,6 +207,13 @@ class Trainer:
             )
         strategies.check_same_step(self.strategy, self.step)
         return notes
+
+    def _begin_branch(self, branch: branching.Branch) -> None:
+        """Restores all from another run's checkpoint, and resets what is of its own."""
+        self.checkpointer.read(branch.path)
+        self.state.evaluated_step.assign(-1)
+        if branch.restarts_records:
+            self.state.restart(self.step, self._num_streams)
 
     def make_train_step(self) -> Callable[..., train_step.Scalars]:
         """Returns the step that each replica takes on its part of a batch."""
@@ -226,6 +265,8 @@ class Trainer:
         self._check_held = check_held
         self._batches, self._loop = self._batches_at(self.step), self.make_loop()
         on_checked()
+        if self.average is not None and self.step == 0:
+            self.average.restart()  # the weights may be another run's
         self._hangs = hangs.HangRecord(self.model_dir, self.is_chief)
         self._hangs.passed(self.step)
         # ---- Log ----
@@ -304,11 +345,12 @@ class Trainer:
             is_last = self.step == run.num_steps
             is_last = is_last or self._is_out_of_patience()
             is_save_due = self._is_due(run.save_every_steps) or is_last
-            is_save_due = self._saver.is_due() or is_save_due
+            is_first = self.step == self.first_step
+            is_save_due = self._saver.is_due() or is_save_due or is_first
             if not is_saved and (is_save_due or best is not None or stopping):
                 # The first is complete before any row of a later step, so that rows
                 # without a checkpoint show that it was lost.
-                wait = stopping or is_last or self.step == 0
+                wait = stopping or is_last or is_first
                 self._saver.save(self.step, best, wait=wait)
             elif best is not None:
                 self._saver.mark_best(self.step, best)
@@ -331,7 +373,7 @@ class Trainer:
     def _begin_log(self, notes: Iterable[str]) -> None:
         num_steps = self.config.train.num_steps
         self._log = metrics_log.MetricsLog(
-            self.model_dir, self.restored_step, num_steps, self.is_chief
+            self.model_dir, self.step, num_steps, self.is_chief
         )
         parameters = self.optimizer.describe(self.model.trainable_variables)
         for line in (strategies.describe(self.strategy), parameters, *notes):
@@ -354,10 +396,10 @@ class Trainer:
         return self.step % every == 0 or self.step == self.config.train.num_steps
 
     def _is_evaluation_due(self) -> bool:
-        if self._evaluation is None or (
-            self.step == 0 and not self._evaluation.at_start
-        ):
+        if self._evaluation is None:
             return False
+        if self.step == self.first_step:
+            return self._evaluation.at_start
         return self._is_due(self.config.train.eval_every_steps)
 
     def _is_out_of_patience(self) -> bool:
@@ -418,7 +460,7 @@ class Trainer:
         split = evaluation.split
         if int(self.state.evaluated_step) == step:
             return self._log.find(split, step), None
-        with self._watchdog.evaluation(step):
+        with self._watchdog.evaluation(step), self.eval_weights():
             values = evaluation.evaluate()
         if values is None:
             return None, None
@@ -435,6 +477,12 @@ class Trainer:
         # An earlier one may be better, but could not be saved.
         is_best = self._is_better(metric, self.checkpointer.best)
         return values, metric if is_best else None
+
+    def eval_weights(self) -> contextlib.AbstractContextManager[None]:
+        """Gives the model the weights that `train.eval_weights` names, for a while."""
+        if self.average is None or self.config.train.eval_weights == "trained":
+            return contextlib.nullcontext()
+        return self.average.in_model()
 
     @contextlib.contextmanager
     def _saving_in_outage(self, is_saved: bool) -> Iterator[None]:

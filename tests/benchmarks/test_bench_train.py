@@ -18,6 +18,7 @@ from albert_tf.benchmarks import (
     startup_trace,
     train_steps,
     training_benchmark,
+    weight_average,
 )
 from albert_tf.benchmarks import input_pipeline as input_pipeline_benchmark
 from albert_tf.benchmarks import records as records_lib
@@ -254,6 +255,27 @@ def test_a_start_that_fails_says_why(records, tmp_path):
         startup.start(config, str(records), str(tmp_path / "run"), result)
 
 
+# The average of the weights.
+
+
+def test_what_an_average_adds_is_compared_round_by_round():
+    without = _times((0.25, 0.5), (0.5, 1.0), (0.75, 1.5))
+    with_average = _times((0.375, 0.75), (0.625, 1.5), (0.75, 1.75))
+    found = weight_average.to_figures(without, with_average)
+    assert {figure.name: figure.value for figure in found} == {
+        "without an average": 500.0,
+        "an average adds": 125.0,
+        "without an average, core time": 1000.0,
+        "an average adds, core time": 250.0,
+    }
+
+
+def test_weights_are_updated_with_an_average_and_without():
+    found = weight_average.measure(small_run.small_config(), 1, 0.0)
+    assert [figure.unit for figure in found] == ["ms"] * 4
+    assert found[0].value > 0.0
+
+
 # The input.
 
 
@@ -357,8 +379,8 @@ def test_without_records_each_kind_is_an_input_and_the_original_stands_beside(
 def test_a_part_must_be_one(capsys):
     error = binaries.error_of(capsys, bench_train, "--parts=steps,speed")
     assert error == (
-        "--parts must be some of steps, checkpoint, start, position, input; received "
-        "'steps,speed'"
+        "--parts must be some of steps, average, checkpoint, start, position, input; "
+        "received 'steps,speed'"
     )
 
 

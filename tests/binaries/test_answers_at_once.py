@@ -56,6 +56,7 @@ WRONG_SETTING = {
 # Arguments that name a file which is absent, where the binary reads any.
 MISSING_FILE = {
     "albert_tf.bench_learning": ("--data_dir={absent}", _NEW),
+    "albert_tf.average_checkpoints": ("--model_dir={absent}", "--last=1", _NEW),
     "albert_tf.bench_serve": ("--model_dir={absent}",),
     "albert_tf.bench_train": ("--data_dir={absent}",),
     "albert_tf.convert": ("--from=run:{absent}", "--to=hf:{new}"),
@@ -87,6 +88,9 @@ MISSING_FILE = {
 _RUN = ("--model_dir={run}", _NEW)
 _MODEL = "--saved_model={model}"
 WRONG_VALUE = [
+    ("albert_tf.average_checkpoints", _RUN, "either --steps or --last"),
+    ("albert_tf.average_checkpoints", (*_RUN, "--last=2"), "must hold all checkpoints"),
+    ("albert_tf.export", (*_RUN, "--weights=best"), "should be one of <averaged|tr"),
     ("albert_tf.convert", ("--from=run:{dir}", "--to=run:{new}"), "copy the directory"),
     ("albert_tf.convert", ("--from=bert:{dir}", "--to=hf:{new}"), "received 'bert:"),
     ("albert_tf.convert", ("--from=hf:{dir}", "--to=tf1:{run}"), "new or empty"),

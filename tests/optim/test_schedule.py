@@ -58,3 +58,39 @@ def test_a_constant_rate_stays_after_warmup():
     ours = _schedule(0.5, 100, 20, decay="constant")
     rates = [float(ours(step)) for step in (0, 10, 20, 60, 100, 105)]
     np.testing.assert_allclose(rates, [0, 0.25, 0.5, 0.5, 0.5, 0.5], atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"decay": "wsd"}, [0.25, 0.5, 0.5, 0.375, 0.25, 0.0, 0.0]),
+        (
+            {"decay": "wsd", "decay_power": 2.0},
+            [0.25, 0.5, 0.5, 0.28125, 0.125, 0.0, 0.0],
+        ),
+        # 1 - sqrt(1/4) and 1 - sqrt(1/2), of 0.5.
+        ({"decay": "wsd_sqrt"}, [0.25, 0.5, 0.5, 0.25, 0.146447, 0.0, 0.0]),
+    ],
+)
+def test_a_stable_rate_falls_to_zero_in_the_last_steps(settings, expected):
+    ours = _schedule(0.5, 100, 20, decay_steps=40, **settings)
+    rates = [float(ours(step)) for step in (10, 20, 60, 70, 80, 100, 105)]
+    np.testing.assert_allclose(rates, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"decay": "wsd"}, r"decay_steps must be above 0 if .* wsd or wsd_sqrt, and"),
+        ({"decay_steps": 5}, r"and 0 if it is not; received \('polynomial', 5\)"),
+    ],
+)
+def test_the_steps_of_a_decay_belong_to_a_stable_rate(settings, message):
+    with pytest.raises(ValueError, match=message):
+        config.OptimizerConfig(**settings)
+
+
+def test_warmup_and_decay_must_fit_into_the_run():
+    settings = config.OptimizerConfig(warmup_steps=60, decay="wsd", decay_steps=41)
+    with pytest.raises(ValueError, match=r"together must not .*\(60, 41, 100\)"):
+        config.Config(optimizer=settings, train=config.TrainConfig(num_steps=100))

@@ -6,7 +6,7 @@ import tf_keras
 
 from albert_tf.core import config
 from albert_tf.devices import strategies
-from albert_tf.optim import optimizers
+from albert_tf.optim import averaging, optimizers
 from albert_tf.training import loops, train_step
 
 BATCH_SIZE = 8
@@ -59,12 +59,17 @@ class Run:
         accumulation_steps: int = 1,
         max_skipped: int = 0,
         compiled: bool = False,
+        ema_decay: float = 0.0,
     ):
         self.strategy = strategy or tf.distribute.get_strategy()
         with self.strategy.scope():
             self.model = Linear()
             self.adam = optimizers.create(settings, num_steps, compiled)
             self.adam.build(self.model.trainable_variables)
+            self.average = None
+            if ema_decay:
+                self.average = averaging.MovingAverage(self.model, ema_decay)
+                self.adam.keep_average(self.average)
         run = config.TrainConfig(
             batch_size=BATCH_SIZE,
             accumulation_steps=accumulation_steps,
@@ -81,9 +86,10 @@ class Run:
         self._loop = loops.make_train_loop(
             self.strategy, step, self.state, loops.Signals(), max_skipped
         )
-        self.checkpoint = tf.train.Checkpoint(
-            model=self.model, optimizer=self.adam, loop=self.state
-        )
+        parts = {"model": self.model, "optimizer": self.adam, "loop": self.state}
+        if self.average:
+            parts["average"] = self.average.tree
+        self.checkpoint = tf.train.Checkpoint(**parts)
 
     def train(self, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Takes a step for each batch, and returns the variables by name.
@@ -101,7 +107,16 @@ class Run:
         batches = strategies.distribute_dataset(self.strategy, lambda _: dataset)
         outcome = self._loop(iter(batches), tf.constant(num_steps))
         assert int(outcome["num_steps"]) == num_steps
+        return self.weights()
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The model's variables by name."""
         return {
             variable.name.removesuffix(":0"): variable.numpy()
             for variable in self.model.trainable_variables
         }
+
+    def averages(self) -> dict[str, np.ndarray]:
+        """Their averages by the names of the variables."""
+        with self.average.in_model():
+            return self.weights()

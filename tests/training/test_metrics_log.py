@@ -14,7 +14,7 @@ STEPS = range(2, 14, 2)
 def _log(folder: pathlib.Path, **break_at) -> list[dict]:
     """Records a row at each step; calls the functions in `break_at` before them."""
     folder.mkdir()
-    with metrics_log.MetricsLog(str(folder), None, 20) as log:
+    with metrics_log.MetricsLog(str(folder), 0, 20) as log:
         for step in STEPS:
             if (change := break_at.get(f"at_{step}")) is not None:
                 change()

@@ -1,0 +1,17 @@
+"""Flag that says which weights of a checkpoint are read; no TensorFlow."""
+
+from absl import flags
+
+from albert_tf.core import config as config_lib
+
+
+def define_weights(flag_values: flags.FlagValues) -> None:
+    """Defines --weights."""
+    flags.DEFINE_enum(
+        "weights",
+        config_lib.WEIGHTS[0],
+        config_lib.WEIGHTS,
+        "Weights to read of a checkpoint. averaged: their average over the steps, if "
+        "the run kept one (train.ema_decay), else the trained ones.",
+        flag_values=flag_values,
+    )
