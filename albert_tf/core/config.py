@@ -213,6 +213,7 @@ BEST_METRICS = (
 )
 REMATS = ("none", "attention", "block")
 JIT_COMPILE = ("auto", "on", "off")
+ON_NO_PROGRESS = ("warn", "end")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +230,9 @@ class TrainConfig(validation.Section, name="train"):
     `eval_batch_size` counts sequences per device; `eval_batches` limits an evaluation;
     0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and
     the one with the best held-out `best_metric`: for a task the name of one of its
-    metrics, or empty for the first of them.
+    metrics, or empty for the first of them. If the held-out loss shows that
+    pre-training does not learn, a line says so; with `on_no_progress` "end" and not
+    "warn" the run also saves and ends, with exit code 78.
 
     A step is skipped if its loss or gradient is not finite, or if its loss is more than
     `max_loss_rise` nats above the running mean of about 100 steps. Up to
@@ -253,6 +256,7 @@ class TrainConfig(validation.Section, name="train"):
     save_every_steps: int = validation.at_least(1, default=5000)
     keep_checkpoints: int = validation.at_least(1, default=5)
     best_metric: str = "mlm_loss"
+    on_no_progress: str = validation.one_of(ON_NO_PROGRESS, default="warn")
     eval_every_steps: int = validation.at_least(1, default=5000)
     eval_batch_size: int = validation.at_least(1, default=256)
     eval_batches: int = validation.at_least(0, default=0)

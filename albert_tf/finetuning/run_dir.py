@@ -28,6 +28,7 @@ _CHANGEABLE = (
     "hang_seconds",
     "save_retry_seconds",
     "max_skipped_steps",
+    "on_no_progress",
 )
 
 

@@ -26,6 +26,7 @@ from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
 from albert_tf.optim import layer_decay, optimizers
 from albert_tf.training import (
+    guard,
     hangs,
     loops,
     metrics_log,
@@ -53,6 +54,7 @@ class Evaluation:
       patience: the run ends after this many evaluations without a better
         `train.best_metric`; 0 for no early stopping.
       describe: formats the metrics as a line.
+      find_alarm: judges by the rows of metrics.jsonl whether the run learns.
     """
 
     evaluate: Callable[[], Metrics | None]
@@ -60,6 +62,7 @@ class Evaluation:
     at_start: bool = True
     patience: int = 0
     describe: Callable[[Metrics], str] = str
+    find_alarm: Callable[[guard.Rows], guard.Alarm | None] = lambda rows: None
 
 
 class Trainer:
@@ -214,6 +217,7 @@ class Trainer:
 
         Raises:
           FloatingPointError: a step failed, and no more may be skipped.
+          guard.NoProgressError: `train.on_no_progress` ended the run, which is saved.
           OSError: checkpoints could not be written for `train.save_retry_seconds`.
           preemption.Stopped: the process was asked to end; all is saved.
         """
@@ -231,6 +235,7 @@ class Trainer:
         self._watchdog = self.make_watchdog()
         self._saver = self._make_saver(check_held)
         self._best = self.checkpointer.best
+        self._is_ended = False
         # ---- Steps ----
         with (
             self._log,
@@ -246,6 +251,8 @@ class Trainer:
             strategies.check_same_step(self.strategy, self.step)
         if stopped:
             raise preemption.Stopped(request.exit_code, self.step)
+        if self._is_ended and self.step < self.config.train.num_steps:
+            raise guard.NoProgressError(self.step)
         self._hangs.passed(self.step + 1)
         return metrics
 
@@ -286,8 +293,9 @@ class Trainer:
                     values, best = self._evaluate(self.step)
                 stopping = values is None
                 metrics = values or metrics
+                self._watch()
             is_last = self.step == run.num_steps
-            is_last = is_last or self._is_out_of_patience()
+            is_last = is_last or self._is_out_of_patience() or self._is_ended
             is_save_due = self._is_due(run.save_every_steps) or is_last
             is_save_due = self._saver.is_due() or is_save_due
             if not is_saved and (is_save_due or best is not None or stopping):
@@ -420,6 +428,14 @@ class Trainer:
         # An earlier one may be better, but could not be saved.
         is_best = self._is_better(metric, self.checkpointer.best)
         return values, metric if is_best else None
+
+    def _watch(self) -> None:
+        """Says if the run does not learn, and decides whether that ends it."""
+        evaluation = self._evaluation
+        alarm = evaluation and evaluation.find_alarm(self._log.rows)
+        if alarm and alarm.step == self.step:
+            self._log.say(alarm.line)
+        self._is_ended = bool(alarm) and self.config.train.on_no_progress == "end"
 
     @contextlib.contextmanager
     def _saving_in_outage(self, is_saved: bool) -> Iterator[None]:
