@@ -302,8 +302,10 @@ class Config:
         )
         if not self.task.name:
             self._check_pretraining_metric()
+        # With "auto" either may still change; the result is checked.
         validation.require(
-            self.optimizer.warmup_steps <= self.train.num_steps,
+            self.task.hyperparameters == "auto"
+            or self.optimizer.warmup_steps <= self.train.num_steps,
             "optimizer.warmup_steps must not be larger than train.num_steps",
             (self.optimizer.warmup_steps, self.train.num_steps),
         )

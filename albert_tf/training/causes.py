@@ -16,7 +16,7 @@ from albert_tf.data import schema
 # 5e-4 with AdamW; ALBERT 0.00176, the small recipes here 0.01 with LAMB.
 _USUAL_WIDTH = 256
 _USUAL_RATES = {"lamb": 0.01, "adamw": 3e-4}
-_MOST_TIMES, _LEAST_TIMES = 2.5, 0.1
+_MOST_TIMES, _LEAST_TIMES = 3.0, 0.1
 # The shortest warmup that is not named: steps, and share of all steps.
 _WARMUP_STEPS, _WARMUP_SHARE = 50, 0.01
 _LONG_WARMUP_SHARE = 0.5

@@ -138,8 +138,6 @@ def test_the_settings_that_stand_out_are_named(overrides, cause):
     found = causes.of_stuck_loss(_config(*overrides), _manifest(), 1200)
     texts = [one.text for one in found]
     assert any(cause in text for text in texts), texts
-    others = "perhaps the text" in cause or len(texts[0]) and texts[0] != cause
-    assert others
 
 
 def test_few_labelled_pairs_are_named_unless_there_is_no_pair_loss():
