@@ -54,9 +54,7 @@ def write(output_dir: str, model_dir: str) -> str:
     if (manifest := _read_manifest(model_dir)) is not None:
         alarm = guard.find_alarm(rows, config, manifest)
         summary.setdefault("heldout_unigram_entropy", manifest.heldout_unigram_entropy)
-    return write_report(
-        output_dir, summary, rows, config, alarm.line if alarm else ""
-    )
+    return write_report(output_dir, summary, rows, config, alarm.line if alarm else "")
 
 
 def _read_manifest(model_dir: str) -> schema.Manifest | None:

@@ -108,9 +108,7 @@ def of_climbing_loss(
     found += [*_rate(config), *_warmup(config, step)]
     if not found:
         rate = config.optimizer.learning_rate
-        found.append(
-            Cause(f"rate {rate:g} is too high by now", _set_rate(rate / 3))
-        )
+        found.append(Cause(f"rate {rate:g} is too high by now", _set_rate(rate / 3)))
     return found + [*_initialization(config), *_batch(config)]
 
 

@@ -146,8 +146,9 @@ def _stuck(
     tokens = step * causes.tokens_a_step(config)
     found = causes.of_stuck_loss(config, manifest, step)
     return (
-        f"step {step}: no progress after {tokens / 1e6:.3g} M tokens: the held-out MLM loss {loss:.3f} should be at least {MARGIN} below "
-        f"the {manifest.heldout_unigram_entropy:.3f} of token frequencies alone. "
+        f"step {step}: no progress after {tokens / 1e6:.3g} M tokens: the held-out MLM "
+        f"loss {loss:.3f} should be at least {MARGIN} below the "
+        f"{manifest.heldout_unigram_entropy:.3f} of token frequencies alone. "
         f"{causes.describe(found)}"
     )
 

@@ -28,7 +28,7 @@ def _pretrained(hidden_size, max_positions):
 
 def _resolve(recipe, pretrained, num_items, recorded=None):
     config = hyperparameters.fit_model(recipe, pretrained, recorded)
-    config = dataclasses.replace(config, model=pretrained.model)
+    config = dataclasses.replace(config, model=pretrained.model, data=pretrained.data)
     if recorded is not None:
         return config
     return hyperparameters.fit_data(config, num_items)
@@ -47,9 +47,9 @@ def _values(config):
 def test_the_papers_models_get_the_papers_hyperparameters(name, hidden_size):
     recipe = _recipe(name)
     resolved = _resolve(recipe, _pretrained(hidden_size, 512), 1000)
-    model = dataclasses.replace(recipe, model=resolved.model)
     task = dataclasses.replace(recipe.task, hyperparameters="given")
-    assert resolved == dataclasses.replace(model, task=task)
+    given = dataclasses.replace(recipe, task=task)
+    assert dataclasses.replace(resolved, model=recipe.model) == given
     line = hyperparameters.describe(recipe, resolved, 1000)
     assert line == "hyperparameters of the recipe, for hidden sizes from 768 on"
 
