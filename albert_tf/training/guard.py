@@ -81,7 +81,8 @@ def find_alarm(
     """Judges a run by its rows so far.
 
     Args:
-      rows: of metrics.jsonl, by step; losses in nats.
+      rows: of metrics.jsonl, by step; losses in nats. Those of the last one's stage
+        are judged, if the run has stages.
       config: of the run.
       manifest: of its records.
 
@@ -91,10 +92,13 @@ def find_alarm(
     entropy = manifest.heldout_unigram_entropy
     if entropy is None:
         return None
+    # Losses of another stage are of other sequences.
     held_out = [
         (row["step"], row["mlm_loss"])
         for row in rows
-        if row["split"] == schema.HELDOUT and "mlm_loss" in row
+        if row["split"] == schema.HELDOUT
+        and "mlm_loss" in row
+        and row.get("stage") == rows[-1].get("stage")
     ]
     kinds = _judge(held_out, entropy - MARGIN, judged_from(config))
     if not kinds or not kinds[-1]:

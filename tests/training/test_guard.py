@@ -166,3 +166,12 @@ def test_no_setting_of_a_recipe_stands_out(recipe):
     step = guard.judged_from(config)
     first = causes.of_stuck_loss(config, _manifest(), step)[0]
     assert "usual, so perhaps the text or its labels" in first.text
+
+
+@pytest.mark.parametrize(("loss", "step"), [(5.6, None), (5.9, 1600)])
+def test_losses_of_another_stage_are_not_compared(loss, step):
+    rows = _rows((8.3, 5.5, 5.0, 4.9, loss))
+    for row in rows:
+        row["stage"] = int(row["step"] >= 1600)
+    alarm = guard.find_alarm(rows, _config(), _manifest())
+    assert (alarm and alarm.step) == step
