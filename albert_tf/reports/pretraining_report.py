@@ -52,6 +52,7 @@ def write(output_dir: str, model_dir: str) -> str:
         raise ValueError(f"{metrics_path}: {error}") from error
     alarm = None
     if (manifest := _read_manifest(model_dir)) is not None:
+        html.check_rows(rows)
         alarm = guard.find_alarm(rows, config, manifest)
         summary.setdefault("heldout_unigram_entropy", manifest.heldout_unigram_entropy)
     return write_report(output_dir, summary, rows, config, alarm.line if alarm else "")
