@@ -5,7 +5,8 @@ python -m albert_tf.pretrain --config=configs/albert_base.py \
 
 The same command resumes an interrupted run. SIGTERM saves and exits with code 75,
 Ctrl-C saves and exits with 130. The code is also 75 if another worker is lost, if the
-storage cannot be reached, and if the run hangs: the same command resumes.
+storage cannot be reached, and if the run hangs: the same command resumes. It is 78 if
+the run did not learn and train.on_no_progress is "end".
 --branch_from=OTHER/model.ckpt-5000 begins RUN as a continuation of another run.
 """
 

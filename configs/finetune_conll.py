@@ -27,5 +27,7 @@ def get_config() -> config.Config:
             eval_every_steps=500,
             eval_batch_size=64,
         ),
-        task=task_config.TaskConfig(name="conll", max_seq_length=128),
+        task=task_config.TaskConfig(
+            name="conll", hyperparameters="auto", max_seq_length=128
+        ),
     )

@@ -28,5 +28,5 @@ def get_config() -> config.Config:
             eval_every_steps=100,
             eval_batch_size=64,
         ),
-        task=task_config.TaskConfig(name="mrpc"),
+        task=task_config.TaskConfig(name="mrpc", hyperparameters="auto"),
     )

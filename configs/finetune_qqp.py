@@ -28,5 +28,7 @@ def get_config() -> config.Config:
             eval_every_steps=500,
             eval_batch_size=64,
         ),
-        task=task_config.TaskConfig(name="qqp", on_bad_example="skip"),
+        task=task_config.TaskConfig(
+            name="qqp", hyperparameters="auto", on_bad_example="skip"
+        ),
     )

@@ -25,5 +25,7 @@ def get_config() -> config.Config:
             eval_every_steps=500,
             eval_batch_size=64,
         ),
-        task=task_config.TaskConfig(name="squad1", max_seq_length=384),
+        task=task_config.TaskConfig(
+            name="squad1", hyperparameters="auto", max_seq_length=384
+        ),
     )

@@ -25,5 +25,5 @@ def get_config() -> config.Config:
             eval_every_steps=500,
             eval_batch_size=64,
         ),
-        task=task_config.TaskConfig(name="sst2"),
+        task=task_config.TaskConfig(name="sst2", hyperparameters="auto"),
     )

@@ -29,5 +29,5 @@ def get_config() -> config.Config:
             eval_batch_size=64,
             max_loss_rise=30.0,
         ),
-        task=task_config.TaskConfig(name="stsb"),
+        task=task_config.TaskConfig(name="stsb", hyperparameters="auto"),
     )

@@ -32,5 +32,7 @@ def get_config() -> config.Config:
             # Of numbers it is in their units, squared.
             max_loss_rise=1e4,
         ),
-        task=task_config.TaskConfig(name="table", max_seq_length=128),
+        task=task_config.TaskConfig(
+            name="table", hyperparameters="auto", max_seq_length=128
+        ),
     )

@@ -28,5 +28,5 @@ def get_config() -> config.Config:
             eval_every_steps=500,
             eval_batch_size=64,
         ),
-        task=task_config.TaskConfig(name="wnli"),
+        task=task_config.TaskConfig(name="wnli", hyperparameters="auto"),
     )

@@ -228,6 +228,7 @@ BEST_METRICS = (
 REMATS = ("none", "attention", "block")
 JIT_COMPILE = ("auto", "on", "off")
 WEIGHTS = ("averaged", "trained")
+ON_NO_PROGRESS = ("warn", "end")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +245,9 @@ class TrainConfig(validation.Section, name="train"):
     `eval_batch_size` counts sequences per device; `eval_batches` limits an evaluation;
     0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and
     the one with the best held-out `best_metric`: for a task the name of one of its
-    metrics, or empty for the first of them.
+    metrics, or empty for the first of them. If the held-out loss shows that
+    pre-training does not learn, a line says so; with `on_no_progress` "end" and not
+    "warn" the run also saves and ends, with exit code 78.
 
     With `ema_decay` above 0 the run keeps an exponential moving average of the weights:
     after each step it moves by 1 - `ema_decay` of the way to the weights, in the first
@@ -275,6 +278,7 @@ class TrainConfig(validation.Section, name="train"):
     best_metric: str = "mlm_loss"
     ema_decay: float = validation.in_range(0, 1, "[)", default=0.0)
     eval_weights: str = validation.one_of(WEIGHTS, default="averaged")
+    on_no_progress: str = validation.one_of(ON_NO_PROGRESS, default="warn")
     eval_every_steps: int = validation.at_least(1, default=5000)
     eval_batch_size: int = validation.at_least(1, default=256)
     eval_batches: int = validation.at_least(0, default=0)
@@ -320,8 +324,10 @@ class Config:
         )
         if not self.task.name:
             self._check_pretraining_metric()
+        # With "auto" either may still change; the result is checked.
         validation.require(
-            self.optimizer.warmup_steps <= self.train.num_steps,
+            self.task.hyperparameters == "auto"
+            or self.optimizer.warmup_steps <= self.train.num_steps,
             "optimizer.warmup_steps must not be larger than train.num_steps",
             (self.optimizer.warmup_steps, self.train.num_steps),
         )

@@ -75,18 +75,22 @@ def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.
     """Applies `key.sub=value` strings to a configuration.
 
     All are applied before the result is validated, so that values which are only valid
-    together can be given in any order.
+    together can be given in any order. Where `task.hyperparameters` is "auto" their
+    names are added to `task.given_settings`.
 
     Raises:
       ValueError: as for `load`.
     """
-    values = to_dict(config)
+    values, given = to_dict(config), []
     for text in overrides:
         key, separator, value = text.partition("=")
         if not separator:
             raise ValueError(f"--set must read key.sub=value; received {text!r}")
         section, field = _find_field(key)
         values[section][field.name] = _parse(key, value, field.type)
+        given.append(key)
+    if values["task"]["hyperparameters"] == "auto":
+        values["task"]["given_settings"] += given
     return from_dict(values)
 
 

@@ -23,6 +23,7 @@ TASKS = (
 TABLE_KINDS = ("classification", "regression")
 INITIAL_WEIGHTS = ("checkpoint", "random")
 ON_BAD_EXAMPLE = ("error", "skip")
+HYPERPARAMETERS = ("given", "auto")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,11 @@ class TaskConfig(validation.Section, name="task"):
 
     `name` is one of `TASKS`; empty means pre-training. With `initial_weights` "random"
     only sizes and vocabulary come from the checkpoint, for a baseline.
+
+    `hyperparameters` "auto" chooses rate, steps, warmup and lengths by the sizes of
+    model and data (`finetuning/hyperparameters.py`), except `given_settings`, to which
+    `--set` adds those that it sets. "given" leaves all as they are; config.json, where
+    the choice is recorded, has "given".
 
     A text, or a pair of texts, has at most `max_seq_length` tokens. The head drops
     `classifier_dropout_rate`; the encoder's rates are `model.*_dropout_rate`. With
@@ -55,6 +61,8 @@ class TaskConfig(validation.Section, name="task"):
 
     name: str = validation.one_of(TASKS, default="")
     initial_weights: str = validation.one_of(INITIAL_WEIGHTS, default="checkpoint")
+    hyperparameters: str = validation.one_of(HYPERPARAMETERS, default="given")
+    given_settings: tuple[str, ...] = ()
     max_seq_length: int = validation.at_least(8, default=512)
     classifier_dropout_rate: float = validation.in_range(0, 1, "[)", default=0.1)
     layer_decay: float = validation.in_range(0, 1, "(]", default=1.0)

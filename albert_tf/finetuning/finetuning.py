@@ -19,7 +19,13 @@ from albert_tf.checkpoints import run_lock
 from albert_tf.core import config as config_lib
 from albert_tf.devices import strategies
 from albert_tf.finetuning import batches as batches_lib
-from albert_tf.finetuning import initialization, prediction, results_writer, run_dir
+from albert_tf.finetuning import (
+    hyperparameters,
+    initialization,
+    prediction,
+    results_writer,
+    run_dir,
+)
 from albert_tf.model import pretraining_model, task_model
 from albert_tf.tasks import base, registry
 from albert_tf.tasks import features as features_lib
@@ -94,6 +100,13 @@ def fine_tune(
         pretrained = initialization.read_pretrained_run(
             init_checkpoint, options.weights
         )
+        seed_dirs = {
+            os.path.join(model_dir, name) if name else model_dir: seed
+            for name, seed in _folders(config.train.seed, num_seeds).items()
+        }
+        recipe, recorded = config, run_dir.read_config(seed_dirs)
+        if hyperparameters.is_auto(recipe):
+            config = hyperparameters.fit_model(recipe, pretrained.config, recorded)
         config = initialization.merge(config, pretrained)
         tokenizer = initialization.make_tokenizer(pretrained)
         task = registry.create(config.task)
@@ -101,32 +114,31 @@ def fine_tune(
         config = _with_best_metric(config, task.metric_names)
 
         # ---- One run a seed ----
-        seeds = range(config.train.seed, config.train.seed + num_seeds)
-        folders = [f"seed-{seed}" for seed in seeds] if num_seeds > 1 else [""]
-        run_dir.check_seeds(model_dir, folders)
-        runs = {
-            os.path.join(model_dir, name) if name else model_dir: _with_seed(
-                config, seed
-            )
-            for name, seed in zip(folders, seeds, strict=True)
-        }
-        for seed_dir, seed_config in runs.items():
-            run_dir.check(seed_config, pretrained.vocab, pretrained.path, seed_dir)
+        run_dir.check_seeds(model_dir, _folders(config.train.seed, num_seeds))
+        for seed_dir, seed in seed_dirs.items():
+            with_seed = _with_seed(config, seed)
+            run_dir.check(with_seed, pretrained.vocab, pretrained.path, seed_dir)
 
-        # ---- Data ----
+        # ---- Data, and the hyperparameters that follow from its size ----
         task_data = splits_lib.Loader(task, tokenizer, data_dir, cache_dir).load()
+        notes: list[str] = []
+        if hyperparameters.is_auto(config):
+            num_items = _batcher(task_data.train, task, tokenizer.pad_id).num_items
+            config = hyperparameters.fit_data(config, num_items)
+            notes = [hyperparameters.describe(recipe, config, num_items)]
 
         # ---- Train and predict ----
         results, signals = [], loops.Signals()
-        for seed_dir, seed_config in runs.items():
+        for seed_dir, seed in seed_dirs.items():
             run = SeedRun(
                 strategy,
-                seed_config,
+                _with_seed(config, seed),
                 pretrained,
                 # Its own task: a task keeps what it was calibrated to.
                 registry.create(config.task, task.labels),
                 task_data,
                 tokenizer.pad_id,
+                notes,
                 signals,
                 options,
                 check_held,
@@ -135,6 +147,22 @@ def fine_tune(
         if num_seeds == 1:
             return results[0][1]
         return results_writer.summarize_seeds(model_dir, results, is_chief)
+
+
+def _folders(first_seed: int, num_seeds: int) -> dict[str, int]:
+    """Returns the name of each seed's directory; of a single run it is empty."""
+    if num_seeds == 1:
+        return {"": first_seed}
+    seeds = range(first_seed, first_seed + num_seeds)
+    return {f"seed-{seed}": seed for seed in seeds}
+
+
+def _batcher(
+    split: splits_lib.TaskSplit, task: base.Task, pad_id: int
+) -> batches_lib.FeatureBatcher:
+    return batches_lib.FeatureBatcher(
+        split.features, task.kind, pad_id, task.settings.max_seq_length
+    )
 
 
 def _with_seed(config: config_lib.Config, seed: int) -> config_lib.Config:
@@ -169,6 +197,7 @@ class SeedRun:
       task: with its labels.
       task_data: its examples and features.
       pad_id: of <pad>.
+      notes: lines for the log.
       signals: of this process: a request to end holds for the next seed too.
       options: those of `fine_tune`.
       check_held: as `trainer.Trainer.train` takes it.
@@ -180,6 +209,7 @@ class SeedRun:
     task: base.Task
     task_data: splits_lib.TaskData
     pad_id: int
+    notes: Sequence[str]
     signals: loops.Signals
     options: FineTuningOptions
     check_held: Callable[[], None]
@@ -200,13 +230,13 @@ class SeedRun:
         # ---- Data ----
         digest = features_lib.digest(self.task_data.train.features)
         run_dir.check_data(self.task, digest, model_dir)
-        batcher = self._batcher(self.task_data.train)
+        batcher = _batcher(self.task_data.train, self.task, self.pad_id)
 
         # ---- Model and optimizer ----
         trainer = self._make_trainer(model_dir)
 
         # ---- Restore: 1. the newest checkpoint 2. the pre-trained encoder ----
-        notes = [self._describe_data(batcher), *self.task_data.notes]
+        notes = [*self.notes, self._describe_data(batcher), *self.task_data.notes]
         notes += trainer.restore(self.options.use_previous_checkpoint)
         if trainer.restored_step is None:
             notes += self._initialize(trainer.model)
@@ -320,11 +350,6 @@ class SeedRun:
             return ["all weights are random: task.initial_weights=random"]
         return initialization.restore_encoder(model, self.pretrained)
 
-    def _batcher(self, split: splits_lib.TaskSplit) -> batches_lib.FeatureBatcher:
-        return batches_lib.FeatureBatcher(
-            split.features, self.task.kind, self.pad_id, self.config.task.max_seq_length
-        )
-
     def _describe_data(self, batcher: batches_lib.FeatureBatcher) -> str:
         run = self.config.train
         passes = run.num_steps * run.batch_size / batcher.num_items
@@ -343,7 +368,7 @@ class SeedRun:
             return prediction.make_predict(
                 self.strategy,
                 model,
-                self._batcher(splits[split_name]),
+                _batcher(splits[split_name], self.task, self.pad_id),
                 self.config.train.eval_batch_size,
                 self.config.train.jit_compile,
                 self.signals,

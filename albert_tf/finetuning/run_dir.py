@@ -3,7 +3,7 @@
 import dataclasses
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +20,9 @@ TASK_FILE = "task.json"
 # The settings that may change when a run is resumed.
 _CHANGEABLE = (
     "test_file",
+    # A converted run may have "auto".
+    "hyperparameters",
+    "given_settings",
     "steps_per_loop",
     "save_every_steps",
     "keep_checkpoints",
@@ -28,6 +31,7 @@ _CHANGEABLE = (
     "hang_seconds",
     "save_retry_seconds",
     "max_skipped_steps",
+    "on_no_progress",
 )
 
 
@@ -70,7 +74,16 @@ def check(
     _refuse(model_dir, changes)
 
 
-def check_seeds(model_dir: str, folders: Sequence[str]) -> None:
+def read_config(folders: Iterable[str]) -> config_lib.Config | None:
+    """Reads the config.json of the first run of fine-tuning, if there is one."""
+    for folder in folders:
+        paths = [os.path.join(folder, n) for n in (TASK_FILE, schema.CONFIG_FILE)]
+        if all(map(files.exists, paths)):
+            return config_io.read(paths[1])
+    return None
+
+
+def check_seeds(model_dir: str, folders: Iterable[str]) -> None:
     """Checks that a directory has no runs of other seeds, whose summary would be lost.
 
     Args:

@@ -7,9 +7,10 @@ from typing import Any
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, validation
+from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from albert_tf.reports import html, pretraining_charts
-from albert_tf.training import metrics_log
+from albert_tf.training import guard, metrics_log
 
 SUMMARY_FILE = "summary.json"
 _TEMPLATE_FILE = "pretraining.html"
@@ -49,7 +50,20 @@ def write(output_dir: str, model_dir: str) -> str:
         rows = metrics_log.read_metrics(model_dir)
     except ValueError as error:
         raise ValueError(f"{metrics_path}: {error}") from error
-    return write_report(output_dir, summary, rows, config)
+    alarm = None
+    if (manifest := _read_manifest(model_dir)) is not None:
+        html.check_rows(rows)
+        alarm = guard.find_alarm(rows, config, manifest)
+        summary.setdefault("heldout_unigram_entropy", manifest.heldout_unigram_entropy)
+    return write_report(output_dir, summary, rows, config, alarm.line if alarm else "")
+
+
+def _read_manifest(model_dir: str) -> schema.Manifest | None:
+    """Reads the manifest of a run; None if its records have an earlier format."""
+    try:
+        return manifest_lib.read_manifest(model_dir)
+    except ValueError:
+        return None
 
 
 def write_report(
@@ -57,6 +71,7 @@ def write_report(
     summary: Mapping[str, Any],
     rows: pretraining_charts.Rows,
     config: config_lib.Config,
+    alarm: str = "",
 ) -> str:
     """Writes index.html and its pictures into a directory.
 
@@ -69,6 +84,7 @@ def write_report(
         with `text` and `answers` of `token` and `probability`; `data_statistics`.
       rows: the rows of metrics.jsonl.
       config: the configuration of the run.
+      alarm: why the run does not learn, if it does not.
 
     Returns:
       The path of index.html.
@@ -80,7 +96,7 @@ def write_report(
     rows = sorted(rows, key=lambda row: row["step"])
     pictures = pretraining_charts.pictures(rows, summary.get("heldout_unigram_entropy"))
     last_step = rows[-1]["step"] if rows else 0
-    values = _values(summary, rows, config)
+    values = {**_values(summary, rows, config), "alarm": alarm}
     return html.write(output_dir, _TEMPLATE_FILE, pictures, last_step, values)
 
 

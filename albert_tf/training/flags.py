@@ -106,16 +106,19 @@ def profile_steps(flag_values: flags.FlagValues) -> tuple[int, int] | None:
 def exiting_early() -> Iterator[None]:
     """Exits with a code of its own if training was asked to end.
 
-    75 if the same command resumes the run, 130 after Ctrl-C.
+    75 if the same command resumes the run, 130 after Ctrl-C, 78 if it did not learn.
     """
     from albert_tf.devices import strategies
-    from albert_tf.training import preemption
+    from albert_tf.training import guard, preemption
 
     try:
         yield
     except preemption.Stopped as stopped:
         print(stopped, file=sys.stderr)
         preemption.exit_now(stopped.exit_code)
+    except guard.NoProgressError as ended:
+        print(ended, file=sys.stderr)
+        preemption.exit_now(guard.EXIT_CODE)
     except strategies.WorkerLostError as lost:
         print(lost, file=sys.stderr)
         preemption.exit_now(preemption.PREEMPTED)

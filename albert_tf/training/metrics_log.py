@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tqdm
@@ -93,6 +94,11 @@ class MetricsLog:
             mininterval=1.0,
             disable=not is_chief,
         )
+
+    @property
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows so far, also those from before a restart."""
+        return self._rows
 
     def find(self, split: str, step: int) -> dict[str, float]:
         """Returns the metrics of a split recorded at a step; empty if none."""

@@ -17,7 +17,7 @@ from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.devices import peak_flops, strategies
 from albert_tf.model import costs, pretraining_model
-from albert_tf.training import loops, objectives, preemption, throughput
+from albert_tf.training import guard, loops, objectives, preemption, throughput
 from albert_tf.training import trainer as trainer_lib
 
 
@@ -69,6 +69,7 @@ def train(
       ValueError: records, configuration, devices or checkpoint do not fit together, or
         another run has the directory.
       FloatingPointError: the loss is not finite, or rose too far.
+      guard.NoProgressError: `train.on_no_progress` ended the run, which is saved.
       preemption.Stopped: the process was asked to end, and has saved.
       strategies.WorkerLostError: another worker of the run is lost.
     """
@@ -92,6 +93,7 @@ def train(
             model_dir,
         )
         notes += more
+        notes += guard.notes(manifest)
 
         # ---- Model and optimizer ----
         trainer = make_trainer(config, model_dir, strategy, options.peak_teraflops)
@@ -186,7 +188,11 @@ def _held_out_evaluation(
             f"{manifest.heldout_unigram_entropy:.4f}), {', '.join(accuracies)}"
         )
 
-    return trainer_lib.Evaluation(evaluate, describe=describe)
+    return trainer_lib.Evaluation(
+        evaluate,
+        describe=describe,
+        find_alarm=lambda rows: guard.find_alarm(rows, trainer.config, manifest),
+    )
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
 from albert_tf.optim import averaging, layer_decay, optimizers
 from albert_tf.training import (
+    guard,
     hangs,
     loops,
     metrics_log,
@@ -57,6 +58,7 @@ class Evaluation:
       patience: the run ends after this many evaluations without a better
         `train.best_metric`; 0 for no early stopping.
       describe: formats the metrics as a line.
+      find_alarm: judges by the rows of metrics.jsonl whether the run learns.
     """
 
     evaluate: Callable[[], Metrics | None]
@@ -64,6 +66,7 @@ class Evaluation:
     at_start: bool = True
     patience: int = 0
     describe: Callable[[Metrics], str] = str
+    find_alarm: Callable[[guard.Rows], guard.Alarm | None] = lambda rows: None
 
 
 class Trainer:
@@ -257,6 +260,7 @@ class Trainer:
 
         Raises:
           FloatingPointError: a step failed, and no more may be skipped.
+          guard.NoProgressError: `train.on_no_progress` ended the run, which is saved.
           OSError: checkpoints could not be written for `train.save_retry_seconds`.
           preemption.Stopped: the process was asked to end; all is saved.
         """
@@ -277,6 +281,7 @@ class Trainer:
         self._watchdog = self._make_watchdog()
         self._saver = self._make_saver()
         self._best = self.checkpointer.best
+        self._is_ended = False
         # ---- Steps ----
         with (
             self._log,
@@ -292,6 +297,8 @@ class Trainer:
             strategies.check_same_step(self.strategy, self.step)
         if stopped:
             raise preemption.Stopped(request.exit_code, self.step)
+        if self._is_ended and self.step < self.config.train.num_steps:
+            raise guard.NoProgressError(self.step)
         self._hangs.passed(self.step + 1)
         return metrics
 
@@ -342,8 +349,9 @@ class Trainer:
                     values, best = self._evaluate(self.step)
                 stopping = values is None
                 metrics = values or metrics
+                self._watch()
             is_last = self.step == run.num_steps
-            is_last = is_last or self._is_out_of_patience()
+            is_last = is_last or self._is_out_of_patience() or self._is_ended
             is_save_due = self._is_due(run.save_every_steps) or is_last
             is_first = self.step == self.first_step
             is_save_due = self._saver.is_due() or is_save_due or is_first
@@ -483,6 +491,14 @@ class Trainer:
         if self.average is None or self.config.train.eval_weights == "trained":
             return contextlib.nullcontext()
         return self.average.in_model()
+
+    def _watch(self) -> None:
+        """Says if the run does not learn, and decides whether that ends it."""
+        evaluation = self._evaluation
+        alarm = evaluation and evaluation.find_alarm(self._log.rows)
+        if alarm and alarm.step == self.step:
+            self._log.say(alarm.line)
+        self._is_ended = bool(alarm) and self.config.train.on_no_progress == "end"
 
     @contextlib.contextmanager
     def _saving_in_outage(self, is_saved: bool) -> Iterator[None]:

@@ -365,3 +365,40 @@ def test_a_folder_of_another_fine_tuning_is_refused(capsys, tuned, pretrained, t
     )
     said = binaries.error_of(capsys, finetune, *arguments)
     assert "optimizer.learning_rate was 0.01 and is 0.02" in said
+
+
+def test_auto_hyperparameters_are_chosen_once_for_all_seeds(
+    pretrained, table, tmp_path, capsys
+):
+    def arguments(*overrides):
+        settings = (
+            *("task.train_file=train.tsv", "train.num_steps=4", *overrides),
+            *("train.jit_compile=off", "train.batch_size=8", "train.eval_batch_size=5"),
+        )
+        return [
+            "--config=configs/finetune_table.py",
+            f"--init_checkpoint={pretrained}",
+            f"--data_dir={table}",
+            f"--model_dir={tmp_path / 'run'}",
+            *(f"--set={setting}" for setting in settings),
+        ]
+
+    binaries.run(finetune, *arguments(), "--seeds=2")
+    said = capsys.readouterr().err
+    assert "hyperparameters for hidden size 12 and 60 training rows" in said
+    assert "optimizer.learning_rate=0.0003 (recipe: 2e-05)" in said
+    config = config_io.read(str(tmp_path / "run" / "seed-2" / "config.json"))
+    assert config.optimizer.learning_rate == 3e-4
+    assert (config.train.num_steps, config.task.max_seq_length) == (4, 32)
+    assert config.task.hyperparameters == "given"
+    # More seeds get what the first ones have, whatever would be chosen now.
+    for folder in ("seed-1", "seed-2"):
+        path = tmp_path / "run" / folder / "config.json"
+        path.write_text(path.read_text().replace("0.0003", "0.0004"))
+    binaries.run(finetune, *arguments(), "--seeds=3")
+    config = config_io.read(str(tmp_path / "run" / "seed-3" / "config.json"))
+    assert config.optimizer.learning_rate == 4e-4
+    said = binaries.error_of(
+        capsys, finetune, *arguments("optimizer.learning_rate=1e-3"), "--seeds=3"
+    )
+    assert "optimizer.learning_rate was 0.0004 and is 0.001" in said

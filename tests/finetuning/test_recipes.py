@@ -42,7 +42,7 @@ def test_there_is_a_recipe_for_each_task_and_no_other():
 def test_recipe_equals_the_papers_row(name):
     recipe = _recipe(name)
     model, adam, run, task = recipe.model, recipe.optimizer, recipe.train, recipe.task
-    assert task.name == name
+    assert (task.name, task.hyperparameters) == (name, "auto")
     assert model.hidden_dropout_rate == model.attention_dropout_rate
     found = (
         *(adam.learning_rate, run.batch_size, model.hidden_dropout_rate),

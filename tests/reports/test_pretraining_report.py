@@ -12,6 +12,7 @@ from absl import flags
 from albert_tf import report
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
+from albert_tf.data import schema
 from albert_tf.reports import pretraining_report
 
 CONFIG = config_lib.Config(
@@ -332,6 +333,25 @@ def test_command_without_summary_into_another_folder(tmp_path):
     page = _Page((tmp_path / "other" / "index.html").read_text("utf-8"))
     assert "went from 8.25 to 5.21 nats" in page.text
     assert not (tmp_path / "run" / "report").exists()
+
+
+def test_a_run_that_does_not_learn_is_named(tmp_path):
+    run = tmp_path / "run"
+    _make_run(run, summary=None)
+    empty = {"num_documents": 1, "num_records": 9, "shards": [], "statistics": {}}
+    manifest = schema.Manifest(
+        *({}, {}, 100, "", 4, (), 32, 5, {}, {}, ""),
+        splits={},
+        heldout_unigram_entropy=5.5,
+    )
+    text = json.loads(manifest.to_json())
+    text["splits"] = {"train": empty, "heldout": empty}
+    (run / "manifest.json").write_text(json.dumps(text))
+    _main(run)
+    page = _read(run / "report").text
+    assert "0.29 nats below" in page
+    step = max(row["step"] for row in ROWS if row["split"] == "heldout")
+    assert f"The last evaluation: step {step}: no progress after" in page
 
 
 def _assert_error(capsys, pattern: str, *arguments):

@@ -19,6 +19,7 @@ class Run:
         self.stop_at, self.stop_in_evaluation = stop_at, stop_in_evaluation
         self.profile_steps = more.pop("profile_steps", None)
         self.patience = more.pop("patience", 0)
+        self.find_alarm = more.pop("find_alarm", lambda rows: None)
         settings = {"steps_per_loop": 3, "save_every_steps": 5, "eval_every_steps": 5}
         train = config.TrainConfig(num_steps=20, keep_checkpoints=1, **settings, **more)
         self.trainer = pretraining.make_trainer(
@@ -51,7 +52,9 @@ class Run:
     def execute(self, check_held=lambda: None):
         return self.trainer.train(
             lambda step: lambda context: tf.data.Dataset.from_tensors({"step": [step]}),
-            trainer.Evaluation(self.evaluate, patience=self.patience),
+            trainer.Evaluation(
+                self.evaluate, patience=self.patience, find_alarm=self.find_alarm
+            ),
             profile_steps=self.profile_steps,
             check_held=check_held,
         )

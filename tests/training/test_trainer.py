@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer
-from albert_tf.training import metrics_log, preemption
+from albert_tf.training import guard, metrics_log, preemption
 from tests.support import counting_run
 
 
@@ -78,6 +78,29 @@ def test_a_run_that_is_asked_to_end_at_its_last_step_ends_when_called_again(tmp_
     assert again.execute() == LOSSES[20] and again.loops == []
     once_more = counting_run.Run(tmp_path, LOSSES)
     assert once_more.execute() == LOSSES[20] and once_more.loops == []
+
+
+def _alarm_at_10(rows):
+    return guard.Alarm(10, "no progress") if rows[-1]["step"] >= 10 else None
+
+
+def test_a_run_without_progress_ends_where_so_set_and_is_saved(tmp_path, capsys):
+    ending = {"find_alarm": _alarm_at_10, "on_no_progress": "end"}
+    for loops in ([3, 5, 6, 9, 10], []):  # when called again it ends at once
+        run = counting_run.Run(tmp_path, LOSSES, **ending)
+        with pytest.raises(guard.NoProgressError, match="ended and saved at step 10"):
+            run.execute()
+        assert (run.step, run.loops) == (10, loops)
+        assert "no progress" in capsys.readouterr().err
+    warned = counting_run.Run(tmp_path, LOSSES, find_alarm=_alarm_at_10)
+    assert warned.execute() == LOSSES[20]
+    assert warned.restored == 10
+
+
+def test_a_warning_of_no_progress_is_said_once_and_changes_nothing(tmp_path, capsys):
+    run = counting_run.Run(tmp_path, LOSSES, find_alarm=_alarm_at_10)
+    assert run.execute() == LOSSES[20]
+    assert capsys.readouterr().err.count("no progress") == 1
 
 
 class _Profiler:

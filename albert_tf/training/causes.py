@@ -1,0 +1,223 @@
+"""Likely causes of a loss that does not fall, for the settings of a run.
+
+The bounds come from runs that failed (docs/training.md, "A run that does not learn")
+and from published recipes.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from albert_tf.core import config as config_lib
+from albert_tf.data import schema
+
+# A usual learning rate is this at a hidden size of `_USUAL_WIDTH` and less (LAMB), or
+# there (AdamW), and falls inversely with the size. BERT base has 1e-4 and ELECTRA small
+# 5e-4 with AdamW; ALBERT 0.00176, the small recipes here 0.01 with LAMB.
+_USUAL_WIDTH = 256
+_USUAL_RATES = {"lamb": 0.01, "adamw": 3e-4}
+_MOST_TIMES, _LEAST_TIMES = 3.0, 0.1
+# The shortest warmup that is not named: steps, and share of all steps.
+_WARMUP_STEPS, _WARMUP_SHARE = 50, 0.01
+_LONG_WARMUP_SHARE = 0.5
+_MOST_INITIAL, _LEAST_INITIAL = 0.03, 0.002
+_MASKED_RATES = 0.05, 0.5
+_SHORT_LENGTH = 128
+_SMALL_BATCH_TOKENS = 1024
+_FEW_TOKENS = 20_000_000
+_LABELLED_SHARE = 0.05
+# More passes over the records than this can overfit.
+_MOST_PASSES = 3.0
+_OVERFITTED = 0.2
+_MOST_NAMED = 3
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Cause(NamedTuple):
+    """A cause, and what to try against it."""
+
+    text: str
+    advice: str
+
+
+def describe(found: Sequence[Cause]) -> str:
+    """Returns the sentences that name the causes and what to try."""
+    named = found[:_MOST_NAMED]
+    names = "; ".join(cause.text for cause in named)
+    advice = ", ".join(dict.fromkeys(cause.advice for cause in named if cause.advice))
+    return f"Likely causes: {names}. Try {advice}"
+
+
+def of_stuck_loss(
+    config: config_lib.Config, manifest: schema.Manifest, step: int
+) -> list[Cause]:
+    """Returns causes of a loss that stays at the token frequencies, likeliest first.
+
+    Args:
+      config: of the run.
+      manifest: of its records.
+      step: of the evaluation.
+    """
+    found = [
+        *_rate(config),
+        *_warmup(config, step),
+        *_initialization(config),
+        *_masking(config),
+    ]
+    weak = [
+        *_tokens_so_far(config, step),
+        *_length(config),
+        *_batch(config),
+        *_labelled_pairs(config, manifest),
+    ]
+    if not found:
+        rate = config.optimizer.learning_rate
+        found.append(
+            Cause(
+                f"rate {rate:g}, warmup and initialization are usual, so perhaps the "
+                "text or its labels",
+                "python -m data_prep.inspect_records --data_dir=RECORDS",
+            )
+        )
+    return found + weak
+
+
+def of_climbing_loss(
+    rows: Rows, config: config_lib.Config, manifest: schema.Manifest, step: int
+) -> list[Cause]:
+    """Returns causes of a loss that rises again, likeliest first.
+
+    Args:
+      rows: of metrics.jsonl up to `step`.
+      config: of the run.
+      manifest: of its records.
+      step: of the evaluation.
+    """
+    found = []
+    passes = step * config.train.batch_size / manifest.splits[schema.TRAIN].num_records
+    gap = _gap(rows)
+    if passes > _MOST_PASSES and gap > _OVERFITTED:
+        found.append(
+            Cause(
+                f"overfitting: {passes:.0f} passes over the records, and the loss on "
+                f"them is {gap:.2f} lower",
+                "more text, dynamic masking, or the best checkpoint",
+            )
+        )
+    found += [*_rate(config), *_warmup(config, step)]
+    if not found:
+        rate = config.optimizer.learning_rate
+        found.append(Cause(f"rate {rate:g} is too high by now", _set_rate(rate / 3)))
+    return found + [*_initialization(config), *_batch(config)]
+
+
+def tokens_a_step(config: config_lib.Config) -> int:
+    """Returns the number of tokens of a batch, padding included."""
+    return config.train.batch_size * config.data.max_seq_length
+
+
+def usual_rate(config: config_lib.Config) -> float:
+    """Returns a usual peak of the learning rate for the optimizer and hidden size."""
+    name = config.optimizer.name
+    ratio = _USUAL_WIDTH / config.model.hidden_size
+    return _USUAL_RATES[name] * (min(ratio, 1.0) if name == "lamb" else ratio)
+
+
+def _set(key: str, value: float) -> str:
+    return f"--set {key}={value:g}"
+
+
+def _set_rate(rate: float) -> str:
+    return _set("optimizer.learning_rate", float(f"{rate:.1g}"))
+
+
+def _rate(config: config_lib.Config) -> list[Cause]:
+    rate, usual = config.optimizer.learning_rate, usual_rate(config)
+    times = rate / usual
+    if _LEAST_TIMES < times < _MOST_TIMES:
+        return []
+    text = (
+        f"rate {rate:g} is {times:.2g} times the usual {usual:.2g} of "
+        f"{config.optimizer.name} at hidden size {config.model.hidden_size}, batch "
+        f"{config.train.batch_size}"
+    )
+    return [Cause(text, _set_rate(usual))]
+
+
+def _warmup(config: config_lib.Config, step: int) -> list[Cause]:
+    warmup, num_steps = config.optimizer.warmup_steps, config.train.num_steps
+    usual = max(_WARMUP_STEPS, math.ceil(_WARMUP_SHARE * num_steps))
+    if step < warmup or (
+        warmup > _LONG_WARMUP_SHARE * num_steps and warmup > 4 * _WARMUP_STEPS
+    ):
+        text = f"warmup takes {warmup:,} of {num_steps:,} steps"
+    elif warmup < min(usual, num_steps):
+        text = "no warmup" if warmup == 0 else f"warmup of {warmup} steps only"
+    else:
+        return []
+    steps = min(max(2 * _WARMUP_STEPS, round(0.05 * num_steps)), num_steps)
+    return [Cause(text, _set("optimizer.warmup_steps", steps))]
+
+
+def _initialization(config: config_lib.Config) -> list[Cause]:
+    initial = config.model.initializer_range
+    if _LEAST_INITIAL <= initial <= _MOST_INITIAL:
+        return []
+    usual = 0.02 if config.model.hidden_size > _USUAL_WIDTH else 0.01
+    text = f"initial weights of {initial:g} instead of {usual:g}"
+    return [Cause(text, _set("model.initializer_range", usual))]
+
+
+def _masking(config: config_lib.Config) -> list[Cause]:
+    rate = config.data.masked_lm_rate
+    if _MASKED_RATES[0] <= rate <= _MASKED_RATES[1]:
+        return []
+    advice = f"records with {_set('data.masked_lm_rate', 0.15)}"
+    return [Cause(f"a share of {rate:g} of the tokens is masked", advice)]
+
+
+def _tokens_so_far(config: config_lib.Config, step: int) -> list[Cause]:
+    per_step = tokens_a_step(config)
+    if step * per_step > _FEW_TOKENS:
+        return []
+    text = f"few tokens so far, {step * per_step / 1e6:.3g} M"
+    if config.train.num_steps * per_step < _FEW_TOKENS:
+        return [Cause(text, "more steps (train.num_steps)")]
+    return [Cause(text, "patience")]
+
+
+def _length(config: config_lib.Config) -> list[Cause]:
+    length = config.data.max_seq_length
+    if length <= _SHORT_LENGTH:
+        return []
+    text = f"{length} tokens a sequence: shorter ones are learnt from sooner"
+    return [Cause(text, f"records with {_set('data.max_seq_length', _SHORT_LENGTH)}")]
+
+
+def _batch(config: config_lib.Config) -> list[Cause]:
+    length, tokens = config.data.max_seq_length, tokens_a_step(config)
+    if tokens >= _SMALL_BATCH_TOKENS:
+        return []
+    text = f"only {tokens} tokens a step, so that gradients are noisy"
+    return [Cause(text, _set("train.batch_size", -(-_SMALL_BATCH_TOKENS // length)))]
+
+
+def _labelled_pairs(
+    config: config_lib.Config, manifest: schema.Manifest
+) -> list[Cause]:
+    labels = manifest.splits[schema.TRAIN].statistics.get("labels", {})
+    total = sum(labels.values())
+    if config.data.pair_loss == "none" or not total:
+        return []
+    share = 1.0 - labels.get(str(schema.NO_LABEL), 0) / total
+    if share >= _LABELLED_SHARE:
+        return []
+    text = f"only {share:.1%} of the records are pairs with a label"
+    return [Cause(text, "records with --set data.pair_loss=none")]
+
+
+def _gap(rows: Rows) -> float:
+    """Returns by how much the last loss in training is below the held-out one."""
+    last = {row["split"]: row["mlm_loss"] for row in rows if "mlm_loss" in row}
+    return last.get(schema.HELDOUT, 0.0) - last.get(schema.TRAIN, math.inf)

@@ -1,0 +1,172 @@
+"""Judges by a run's held-out losses whether it learns.
+
+A verdict follows from the rows of metrics.jsonl, the configuration and the manifest
+alone, so a run that resumes reaches the verdicts of one that was not interrupted, and
+so does its report.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.core import config as config_lib
+from albert_tf.data import schema
+from albert_tf.training import causes
+
+# EX_CONFIG of sysexits.h: the settings are wrong. The exit code of a run that
+# `train.on_no_progress` ended; its state is saved.
+EXIT_CODE = 78
+
+# The held-out loss must be this far below the entropy of the token frequencies: nats.
+MARGIN = 0.3
+# It is judged at evaluations after all of these: tokens since the start, padding
+# included; steps since the end of warmup, a number and a share of all steps.
+JUDGED_TOKENS = 2_000_000
+JUDGED_STEPS = 500
+JUDGED_SHARE = 0.05
+# A loss climbs if it is this far above its best, in nats, at so many evaluations in a
+# row, or at one evaluation by `JUMP`.
+CLIMB = 0.1
+CLIMB_EVALUATIONS = 3
+JUMP = 0.5
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class NoProgressError(Exception):
+    """A run did not learn and has saved; `train.on_no_progress` ended it."""
+
+    def __init__(self, step: int):
+        super().__init__(
+            f"ended and saved at step {step}, because train.on_no_progress is "
+            '"end"; with --set train.on_no_progress=warn the same command resumes'
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Alarm:
+    """What is wrong with the loss of a run.
+
+    Attributes:
+      step: the evaluation at which it was first noticed.
+      line: what was noticed, likely causes, and what to try.
+    """
+
+    step: int
+    line: str
+
+
+def notes(manifest: schema.Manifest) -> list[str]:
+    """Returns a line for the log if nothing can be judged."""
+    if manifest.heldout_unigram_entropy is not None:
+        return []
+    return [
+        "no document is held out, so nothing shows whether the model learns; records "
+        "made with data.heldout_rate above 0 show it"
+    ]
+
+
+def judged_from(config: config_lib.Config) -> int:
+    """Returns the step from which the held-out loss is judged."""
+    run = config.train
+    after_warmup = max(JUDGED_STEPS, round(JUDGED_SHARE * run.num_steps))
+    enough_tokens = -(-JUDGED_TOKENS // causes.tokens_a_step(config))
+    step = max(config.optimizer.warmup_steps + after_warmup, enough_tokens)
+    return min(step, run.num_steps)
+
+
+def find_alarm(
+    rows: Rows, config: config_lib.Config, manifest: schema.Manifest
+) -> Alarm | None:
+    """Judges a run by its rows so far.
+
+    Args:
+      rows: of metrics.jsonl, by step; losses in nats. Those of the last one's stage
+        are judged, if the run has stages.
+      config: of the run.
+      manifest: of its records.
+
+    Returns:
+      What is wrong at the last evaluation, or None.
+    """
+    entropy = manifest.heldout_unigram_entropy
+    if entropy is None:
+        return None
+    # Losses of another stage are of other sequences.
+    held_out = [
+        (row["step"], row["mlm_loss"])
+        for row in rows
+        if row["split"] == schema.HELDOUT
+        and "mlm_loss" in row
+        and row.get("stage") == rows[-1].get("stage")
+    ]
+    kinds = _judge(held_out, entropy - MARGIN, judged_from(config))
+    if not kinds or not kinds[-1]:
+        return None
+    # Back to where the last evaluation's kind begins.
+    first = len(kinds) - 1
+    while first and kinds[first - 1] == kinds[-1]:
+        first -= 1
+    step = held_out[first][0]
+    until = [row for row in rows if row["step"] <= step]
+    describe = _stuck if kinds[-1] == "stuck" else _climbing
+    return Alarm(step, describe(held_out[: first + 1], until, config, manifest))
+
+
+def _judge(
+    held_out: Sequence[tuple[int, float]], learnt: float, first: int
+) -> list[str]:
+    """Judges each evaluation.
+
+    Args:
+      held_out: step and loss of each.
+      learnt: the greatest loss of a model that uses context.
+      first: the first step at which the loss is judged.
+
+    Returns:
+      For each evaluation "stuck", "climbing" or "".
+    """
+    kinds, best = [], float("inf")
+    for place, (step, loss) in enumerate(held_out):
+        best = min(best, loss)
+        recent = [loss for _, loss in held_out[: place + 1][-CLIMB_EVALUATIONS:]]
+        is_slow = len(recent) == CLIMB_EVALUATIONS and min(recent) >= best + CLIMB
+        kind = ""
+        if best > learnt:
+            kind = "stuck" if step >= first else ""
+        elif is_slow or loss >= best + JUMP:
+            kind = "climbing"
+        kinds.append(kind)
+    return kinds
+
+
+def _stuck(
+    held_out: Sequence[tuple[int, float]],
+    rows: Rows,
+    config: config_lib.Config,
+    manifest: schema.Manifest,
+) -> str:
+    step, loss = held_out[-1]
+    tokens = step * causes.tokens_a_step(config)
+    found = causes.of_stuck_loss(config, manifest, step)
+    return (
+        f"step {step}: no progress after {tokens / 1e6:.3g} M tokens: the held-out MLM "
+        f"loss {loss:.3f} should be at least {MARGIN} below the "
+        f"{manifest.heldout_unigram_entropy:.3f} of token frequencies alone. "
+        f"{causes.describe(found)}"
+    )
+
+
+def _climbing(
+    held_out: Sequence[tuple[int, float]],
+    rows: Rows,
+    config: config_lib.Config,
+    manifest: schema.Manifest,
+) -> str:
+    step, loss = held_out[-1]
+    best_step, best = min(held_out, key=lambda one: one[1])
+    found = causes.of_climbing_loss(rows, config, manifest, step)
+    return (
+        f"step {step}: no progress: the held-out MLM loss climbs, to {loss:.3f} from "
+        f"{best:.3f} at step {best_step}. {causes.describe(found)}"
+    )

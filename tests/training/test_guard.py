@@ -1,0 +1,177 @@
+"""Verdicts on runs by their held-out losses, and the causes that are named."""
+
+import pytest
+
+from albert_tf.core import config_io
+from albert_tf.data import schema
+from albert_tf.training import causes, guard
+
+ENTROPY = 6.0
+
+
+def _manifest(entropy=ENTROPY, unlabelled=0):
+    labels = {"-1": unlabelled, "0": 50, "1": 50}
+    splits = {
+        schema.TRAIN: schema.RecordSplit(5, 1000, (), {"labels": labels}),
+        schema.HELDOUT: schema.RecordSplit(1, 10, (), {}),
+    }
+    return schema.Manifest(
+        *({}, {}, 100, "", 4, (), 32, 5, {}, {}, ""),
+        splits=splits if entropy else {schema.TRAIN: splits[schema.TRAIN]},
+        heldout_unigram_entropy=entropy,
+    )
+
+
+def _config(*overrides):
+    usual = (
+        "model.hidden_size=128",
+        "model.num_heads=2",
+        "data.max_seq_length=32",
+        "optimizer.learning_rate=0.01",
+        "optimizer.warmup_steps=200",
+        "train.batch_size=64",
+        "train.num_steps=2800",
+    )
+    return config_io.load("", [*usual, *overrides])
+
+
+def _rows(losses, every=400, train_loss=None):
+    rows = []
+    for number, loss in enumerate(losses):
+        step = number * every
+        if train_loss is not None:
+            rows.append({"split": "train", "step": step, "mlm_loss": train_loss})
+        rows.append({"split": "heldout", "step": step, "mlm_loss": loss})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("overrides", "step"),
+    [
+        # 2,048 tokens a step: 2 M are 977 steps.
+        ((), 977),
+        # 500 steps after warmup.
+        (("train.batch_size=640",), 700),
+        (("train.batch_size=640", "optimizer.warmup_steps=500"), 1000),
+        # 5% of all steps after warmup, as in the paper's recipe.
+        (("train.batch_size=4096", "train.num_steps=125000"), 6450),
+        # A run that is shorter is judged at its end.
+        (("train.num_steps=600",), 600),
+    ],
+)
+def test_a_loss_is_judged_after_tokens_and_steps(overrides, step):
+    assert guard.judged_from(_config(*overrides)) == step
+
+
+@pytest.mark.parametrize(
+    ("losses", "step"),
+    [
+        ((8.3, 6.1, 6.05, 6.0, 5.9, 5.8, 5.75), 1200),
+        ((8.3, 6.1, 6.05, 6.0, 5.6), None),  # came below, if late
+        ((8.3, 6.1, 6.05, 5.69, 5.5), None),
+        ((8.3, 6.5, 6.4), None),  # too early to judge
+        ((8.3, 5.5, 5.0, 4.9, 5.39), None),
+        ((8.3, 5.5, 5.0, 4.9, 5.45), 1600),  # a jump
+        ((8.3, 5.5, 5.0, 5.11, 5.11, 5.09, 5.11), None),
+        ((8.3, 5.5, 5.0, 5.05, 5.11, 5.11, 5.2), 2400),  # three in a row
+        ((8.3, 5.5, 5.0, 5.11, 5.11, 5.11, 5.02), None),  # it fell again
+    ],
+)
+def test_alarms_of_curves(losses, step):
+    alarm = guard.find_alarm(_rows(losses), _config(), _manifest())
+    assert (alarm and alarm.step) == step
+    if alarm:
+        assert alarm.line.startswith(f"step {step}: no progress")
+        assert "\n" not in alarm.line
+
+
+def test_an_alarm_is_the_same_at_each_later_evaluation_as_long_as_it_lasts():
+    losses = (8.3, 6.1, 6.05, 6.0, 6.0, 6.1, 5.9)
+    alarms = [
+        guard.find_alarm(_rows(losses[: count + 1]), _config(), _manifest())
+        for count in range(len(losses))
+    ]
+    assert alarms[:3] == [None] * 3
+    assert alarms[3] is not None and len(set(alarms[3:])) == 1
+
+
+def test_a_run_without_held_out_documents_is_not_judged_and_says_so():
+    manifest = _manifest(entropy=None)
+    assert guard.find_alarm(_rows(()), _config(), manifest) is None
+    assert ["no document is held out" in line for line in guard.notes(manifest)] == [
+        True
+    ]
+    assert guard.notes(_manifest()) == []
+
+
+def test_the_line_of_a_rate_ten_times_too_high():
+    config = _config("optimizer.learning_rate=0.1", "optimizer.warmup_steps=0")
+    alarm = guard.find_alarm(_rows((8.3, 6.1, 6.2, 6.125)), config, _manifest())
+    assert alarm.line == (
+        "step 1200: no progress after 2.46 M tokens: the held-out MLM loss 6.125 "
+        "should be at least 0.3 below the 6.000 of token frequencies alone. Likely "
+        "causes: rate 0.1 is 10 times the usual 0.01 of lamb at hidden size 128, "
+        "batch 64; no warmup; few tokens so far, 2.46 M. Try --set "
+        "optimizer.learning_rate=0.01, --set optimizer.warmup_steps=140, more steps "
+        "(train.num_steps)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "cause"),
+    [
+        (("optimizer.learning_rate=1e-4",), "rate 0.0001 is 0.01 times the usual"),
+        (
+            ("optimizer.name=adamw", "optimizer.learning_rate=0.004"),
+            "the usual 0.0006 of adamw at hidden size 128",
+        ),
+        (("optimizer.warmup_steps=2000",), "warmup takes 2,000 of 2,800 steps"),
+        (("optimizer.warmup_steps=20",), "warmup of 20 steps only"),
+        (("model.initializer_range=0.05",), "initial weights of 0.05 instead of 0.01"),
+        (("data.masked_lm_rate=0.6",), "a share of 0.6 of the tokens is masked"),
+        (("data.max_seq_length=512",), "512 tokens a sequence"),
+        (("train.batch_size=16",), "only 512 tokens a step"),
+        ((), "perhaps the text or its labels"),
+    ],
+)
+def test_the_settings_that_stand_out_are_named(overrides, cause):
+    found = causes.of_stuck_loss(_config(*overrides), _manifest(), 1200)
+    texts = [one.text for one in found]
+    assert any(cause in text for text in texts), texts
+
+
+def test_few_labelled_pairs_are_named_unless_there_is_no_pair_loss():
+    manifest = _manifest(unlabelled=9900)
+    texts = [c.text for c in causes.of_stuck_loss(_config(), manifest, 1200)]
+    assert "only 1.0% of the records are pairs with a label" in texts
+    config = _config("data.pair_loss=none")
+    texts = [c.text for c in causes.of_stuck_loss(config, manifest, 1200)]
+    assert not any("pairs" in text for text in texts)
+
+
+def test_a_climbing_loss_is_overfitting_only_if_that_of_training_fell():
+    losses = (8.3, 5.5, 5.0, 5.2, 5.3, 5.4)
+    overfitted = guard.find_alarm(_rows(losses, 400, 3.0), _config(), _manifest())
+    assert overfitted.step == 2000
+    assert "overfitting: 128 passes over the records" in overfitted.line
+    assert "2.40 lower" in overfitted.line
+    other = guard.find_alarm(_rows(losses, 400, 5.3), _config(), _manifest())
+    assert "overfitting" not in other.line
+    assert "rate 0.01 is too high by now" in other.line
+
+
+@pytest.mark.parametrize("recipe", ["demo", "small", "albert_base", "albert_xxlarge"])
+def test_no_setting_of_a_recipe_stands_out(recipe):
+    config = config_io.load(f"configs/{recipe}.py")
+    step = guard.judged_from(config)
+    first = causes.of_stuck_loss(config, _manifest(), step)[0]
+    assert "usual, so perhaps the text or its labels" in first.text
+
+
+@pytest.mark.parametrize(("loss", "step"), [(5.6, None), (5.9, 1600)])
+def test_losses_of_another_stage_are_not_compared(loss, step):
+    rows = _rows((8.3, 5.5, 5.0, 4.9, loss))
+    for row in rows:
+        row["stage"] = int(row["step"] >= 1600)
+    alarm = guard.find_alarm(rows, _config(), _manifest())
+    assert (alarm and alarm.step) == step
