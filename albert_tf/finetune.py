@@ -6,6 +6,9 @@ python -m albert_tf.finetune --config=configs/finetune_mrpc.py \
 writes results.json, answers-SPLIT.jsonl and predictions/ to --model_dir; with several
 seeds, each writes to a directory seed-N in it, and seeds.json compares them. The same
 command resumes an interrupted run. Exit codes are those of albert_tf.pretrain.
+
+A model of a hidden size below 768 gets hyperparameters that follow from its size and
+that of the data, unless --set gives them (docs/finetuning.md).
 """
 
 from collections.abc import Sequence

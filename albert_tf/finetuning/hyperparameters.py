@@ -28,6 +28,7 @@ _NUM_EVALUATIONS = 10
 CHOSEN = (
     "optimizer.learning_rate",
     "optimizer.warmup_steps",
+    "optimizer.bias_correction",
     "train.num_steps",
     "train.eval_every_steps",
     "train.save_every_steps",
@@ -88,6 +89,7 @@ def fit_data(config: config_lib.Config, num_items: int) -> config_lib.Config:
         config,
         {
             "optimizer.learning_rate": float(f"{SMALL_RATE / width**2:.2g}"),
+            "optimizer.bias_correction": True,
             "train.num_steps": _num_steps(num_items, config.train.batch_size),
         },
     )
@@ -115,7 +117,7 @@ def describe(
       num_items: as given to it.
     """
     changes = [
-        f"{key}={_get(chosen, key):g} (recipe: {_get(recipe, key):g})"
+        f"{key}={_shown(_get(chosen, key))} (recipe: {_shown(_get(recipe, key))})"
         for key in CHOSEN
         if _get(chosen, key) != _get(recipe, key)
     ]
@@ -131,6 +133,10 @@ def describe(
 def _num_steps(num_items: int, batch_size: int) -> int:
     seen = max(min(_PASSES * num_items, _MOST_EXAMPLES), _LEAST_PASSES * num_items)
     return max(_LEAST_STEPS, -(-seen // batch_size))
+
+
+def _shown(value: bool | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
 def _get(config: config_lib.Config, key: str) -> Any:

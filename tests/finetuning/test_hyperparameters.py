@@ -71,6 +71,7 @@ def test_a_small_model_gets_what_follows_from_its_size_and_data(
 ):
     resolved = _resolve(_recipe(name), _pretrained(hidden_size, 128), num_items)
     assert _values(resolved) == expected
+    assert resolved.optimizer.bias_correction
     assert resolved.task.hyperparameters == "given"
 
 
@@ -93,8 +94,9 @@ def test_what_is_set_stays_and_the_rest_follows_from_it():
     line = hyperparameters.describe(recipe, resolved, 3668)
     assert line == (
         "hyperparameters for hidden size 128 and 3,668 training rows: "
-        "optimizer.warmup_steps=5 (recipe: 200), train.eval_every_steps=5 (recipe: "
-        "100), train.save_every_steps=5 (recipe: 100)"
+        "optimizer.warmup_steps=5 (recipe: 200), optimizer.bias_correction=true "
+        "(recipe: false), train.eval_every_steps=5 (recipe: 100), "
+        "train.save_every_steps=5 (recipe: 100)"
     )
     with pytest.raises(
         ValueError, match="warmup_steps and optimizer.decay_steps together"
