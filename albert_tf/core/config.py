@@ -324,23 +324,22 @@ class Config:
         )
         if not self.task.name:
             self._check_pretraining_metric()
-        # With "auto" either may still change; the result is checked.
+        # With "auto" all of these may still change; the result is checked.
+        if self.task.hyperparameters != "auto":
+            self._check_steps()
+
+    def _check_steps(self) -> None:
+        adam, num_steps = self.optimizer, self.train.num_steps
         validation.require(
-            self.task.hyperparameters == "auto"
-            or self.optimizer.warmup_steps <= self.train.num_steps,
+            adam.warmup_steps <= num_steps,
             "optimizer.warmup_steps must not be larger than train.num_steps",
-            (self.optimizer.warmup_steps, self.train.num_steps),
+            (adam.warmup_steps, num_steps),
         )
         validation.require(
-            self.optimizer.warmup_steps + self.optimizer.decay_steps
-            <= self.train.num_steps,
+            adam.warmup_steps + adam.decay_steps <= num_steps,
             "optimizer.warmup_steps and optimizer.decay_steps together must not be "
             "larger than train.num_steps",
-            (
-                self.optimizer.warmup_steps,
-                self.optimizer.decay_steps,
-                self.train.num_steps,
-            ),
+            (adam.warmup_steps, adam.decay_steps, num_steps),
         )
 
     def check_pretraining(self) -> None:

@@ -98,9 +98,7 @@ def test_what_is_set_stays_and_the_rest_follows_from_it():
         "(recipe: false), train.eval_every_steps=5 (recipe: 100), "
         "train.save_every_steps=5 (recipe: 100)"
     )
-    with pytest.raises(
-        ValueError, match="together must not be larger"
-    ):
+    with pytest.raises(ValueError, match="warmup_steps must not be larger"):
         _resolve(recipe, _pretrained(768, 512), 3668)
     given = _recipe("mrpc", "task.hyperparameters=given", *overrides[:1])
     assert given.task.given_settings == ()
