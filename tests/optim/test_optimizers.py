@@ -202,14 +202,16 @@ def test_thirty_training_steps_equal_the_original(name):
         squared_rates += float(run.adam.learning_rate) ** 2
         found = np.array([float(loss) for loss in step()])
         expected = run.expected["losses"][number - 1]
-        golden.assert_near(found, expected, 5e-6, "losses")
+        of_weights = _ROUNDING[name] * squared_rates**0.5
+        # Two units in the last place of a loss of 4.3, and what follows from the
+        # weights: a pair loss of four rows is steep where AdamW turns, at step 17.
+        golden.assert_near(found, expected, 1e-6 + of_weights, "losses")
         if number in GOLDEN_STEPS:
             values = golden.variables(run.expected, f"step{number}/")
-            limit = 1e-9 + _ROUNDING[name] * squared_rates**0.5
             golden.assert_near(
                 run.largest_difference(values),
                 0.0,
-                limit,
+                1e-9 + of_weights,
                 f"variables of step {number}",
             )
 
