@@ -28,6 +28,18 @@ def test_scaling_there_and_back_changes_nothing():
     assert abs(back.optimizer.learning_rate - 0.00176) < 1e-12
 
 
+def test_the_last_decay_stays_the_same_share_of_the_run():
+    settings = ["optimizer.decay=wsd", "optimizer.decay_steps=25000"]
+    recipe = config_io.override(config.Config(), settings)
+    scaled, line = batch_scaling.scale(recipe, 8192)
+    assert (scaled.train.num_steps, scaled.optimizer.decay_steps) == (62500, 12500)
+    assert line.endswith("(from 3,125), 12,500 of decay (from 25,000)")
+    # With one step there is no room for warmup.
+    scaled, _ = batch_scaling.scale(recipe, 1 << 30)
+    optimizer = scaled.optimizer
+    assert (optimizer.warmup_steps, optimizer.decay_steps) == (0, 1)
+
+
 @pytest.mark.parametrize("batch_size", [0, -8])
 def test_a_batch_of_nothing_is_refused(batch_size):
     with pytest.raises(ValueError, match="--scale_to_batch_size must be at least 1"):
