@@ -100,17 +100,20 @@ def find_alarm(
         and "mlm_loss" in row
         and row.get("stage") == rows[-1].get("stage")
     ]
-    kinds = _judge(held_out, entropy - MARGIN, judged_from(config))
+    # A branch begins with a model that has not seen these records, if they are others.
+    begun = rows[0]["step"] if rows else 0
+    first = min(begun + judged_from(config), config.train.num_steps)
+    kinds = _judge(held_out, entropy - MARGIN, first)
     if not kinds or not kinds[-1]:
         return None
     # Back to where the last evaluation's kind begins.
-    first = len(kinds) - 1
-    while first and kinds[first - 1] == kinds[-1]:
-        first -= 1
-    step = held_out[first][0]
+    place = len(kinds) - 1
+    while place and kinds[place - 1] == kinds[-1]:
+        place -= 1
+    step = held_out[place][0]
     until = [row for row in rows if row["step"] <= step]
     describe = _stuck if kinds[-1] == "stuck" else _climbing
-    return Alarm(step, describe(held_out[: first + 1], until, config, manifest))
+    return Alarm(step, describe(held_out[: place + 1], until, config, manifest))
 
 
 def _judge(
@@ -147,7 +150,7 @@ def _stuck(
     manifest: schema.Manifest,
 ) -> str:
     step, loss = held_out[-1]
-    tokens = step * causes.tokens_a_step(config)
+    tokens = (step - rows[0]["step"]) * causes.tokens_a_step(config)
     found = causes.of_stuck_loss(config, manifest, step)
     return (
         f"step {step}: no progress after {tokens / 1e6:.3g} M tokens: the held-out MLM "

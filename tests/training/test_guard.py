@@ -95,6 +95,18 @@ def test_an_alarm_is_the_same_at_each_later_evaluation_as_long_as_it_lasts():
     assert alarms[3] is not None and len(set(alarms[3:])) == 1
 
 
+def test_a_branch_is_judged_as_many_steps_after_its_beginning():
+    losses = (8.3, 6.1, 6.05, 6.0)
+    rows = [{**row, "step": row["step"] + 800} for row in _rows(losses)]
+    config = _config("train.num_steps=4000")
+    assert guard.find_alarm(rows[:-1], config, _manifest()) is None  # at step 1600
+    alarm = guard.find_alarm(rows, config, _manifest())
+    assert alarm.step == 2000 and "no progress after 2.46 M tokens" in alarm.line
+    # At the last step even a short one is judged.
+    last = _config("train.num_steps=1600")
+    assert guard.find_alarm(rows[:-1], last, _manifest()).step == 1600
+
+
 def test_a_run_without_held_out_documents_is_not_judged_and_says_so():
     manifest = _manifest(entropy=None)
     assert guard.find_alarm(_rows(()), _config(), manifest) is None
