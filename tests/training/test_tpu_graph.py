@@ -11,7 +11,7 @@ from albert_tf.data import input_pipeline
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.devices import strategies
 from albert_tf.model import pretraining_model
-from albert_tf.optim import optimizers
+from albert_tf.optim import averaging, optimizers
 from albert_tf.training import loops, objectives, train_step, trust_ratios
 from tests.support import fake_tpu, small_run, tpu_ops
 
@@ -141,6 +141,7 @@ RECIPES = {
         "train.accumulation_steps=2",
         "train.compute_dtype=bfloat16",
         "train.remat=block",
+        "train.ema_decay=0.999",
     ),
 }
 
@@ -175,6 +176,8 @@ def _make_run(data_dir: str, *overrides: str) -> Run:
             config.optimizer, config.train.num_steps, model.compute.fuse_elementwise
         )
         adam.build(model.trainable_variables)
+        if config.train.ema_decay:
+            adam.keep_average(averaging.MovingAverage(model, config.train.ema_decay))
     objective = objectives.PretrainingObjective(config.data.pair_loss)
     state, signals = loops.TrainState(objective), loops.Signals()
     loop = loops.make_train_loop(
