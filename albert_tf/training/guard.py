@@ -24,8 +24,8 @@ MARGIN = 0.3
 JUDGED_TOKENS = 2_000_000
 JUDGED_STEPS = 500
 JUDGED_SHARE = 0.05
-# A loss climbs if it is this far above its best, in nats, at so many evaluations in a
-# row, or at one evaluation by `JUMP`.
+# A loss climbs if it is `JUMP` above its best, in nats, or if it was far enough below
+# the entropy and is `CLIMB` above its best at so many evaluations in a row.
 CLIMB = 0.1
 CLIMB_EVALUATIONS = 3
 JUMP = 0.5
@@ -135,10 +135,10 @@ def _judge(
         recent = [loss for _, loss in held_out[: place + 1][-CLIMB_EVALUATIONS:]]
         is_slow = len(recent) == CLIMB_EVALUATIONS and min(recent) >= best + CLIMB
         kind = ""
-        if best > learnt:
-            kind = "stuck" if step >= first else ""
-        elif is_slow or loss >= best + JUMP:
+        if loss >= best + JUMP or (is_slow and best <= learnt):
             kind = "climbing"
+        elif best > learnt and step >= first:
+            kind = "stuck"
         kinds.append(kind)
     return kinds
 

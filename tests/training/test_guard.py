@@ -70,6 +70,7 @@ def test_a_loss_is_judged_after_tokens_and_steps(overrides, step):
         ((8.3, 6.1, 6.05, 6.0, 5.6), None),  # came below, if late
         ((8.3, 6.1, 6.05, 5.69, 5.5), None),
         ((8.3, 6.5, 6.4), None),  # too early to judge
+        ((8.3, 8.9, 9.5), 400),  # but not this
         ((8.3, 5.5, 5.0, 4.9, 5.39), None),
         ((8.3, 5.5, 5.0, 4.9, 5.45), 1600),  # a jump
         ((8.3, 5.5, 5.0, 5.11, 5.11, 5.09, 5.11), None),
