@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, files
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
@@ -67,6 +68,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "Dtype in which the blocks compute; by default that of the run.",
         flag_values,
     )
+    checkpoint_flags.define_weights(flag_values)
+    flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.mark_flags_as_required(["model", "suite", "output_dir"], flag_values)
 
 
@@ -100,10 +103,10 @@ def _suite_path(flag_values: flags.FlagValues) -> str:
 def _check_model(flag_values: flags.FlagValues) -> None:
     model = flag_values.model
     if saved_model_dir.is_saved_model(model):
-        if flag_values.compute_dtype:
+        if flag_values.compute_dtype or flag_values["weights"].present:
             raise ValueError(
-                "--compute_dtype must be omitted for a SavedModel, which computes as "
-                "it was exported"
+                "--compute_dtype and --weights must be omitted for a SavedModel, which "
+                "computes as it was exported"
             )
         return
     is_run = files.exists(os.path.join(model, schema.CONFIG_FILE))
@@ -131,7 +134,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         from albert_tf.reports import probe_report
         from albert_tf.serving import token_scorer
 
-        loaded = token_scorer.load_scorer(flag_values.model, flag_values.compute_dtype)
+        loaded = token_scorer.load_scorer(
+            flag_values.model, flag_values.compute_dtype, flag_values.weights
+        )
         started = time.monotonic()
         probed = probe.probe(
             loaded.scorer,

@@ -29,13 +29,18 @@ class LoadedScorer(NamedTuple):
     checkpoint: str
 
 
-def load_scorer(model: str, compute_dtype: str | None = None) -> LoadedScorer:
+def load_scorer(
+    model: str,
+    compute_dtype: str | None = None,
+    weights: str = config_lib.WEIGHTS[0],
+) -> LoadedScorer:
     """Loads a model.
 
     Args:
       model: the directory of a pre-training or of a converted model, for its newest
         checkpoint; the prefix of a checkpoint; or a SavedModel of albert_tf.export.
       compute_dtype: of the blocks; None means that of the run. Not for a SavedModel.
+      weights: of the checkpoint, as in `checkpointer.weights_part`.
 
     Raises:
       ValueError: there is no such model, or it has no masked-LM head.
@@ -57,7 +62,7 @@ def load_scorer(model: str, compute_dtype: str | None = None) -> LoadedScorer:
             "--model must be pre-trained: a fine-tuned model has no masked-LM head. "
             f"{model} is fine-tuned on {config.task.name}"
         )
-    network, path = load.load_pretrained(model_dir, config, checkpoint)
+    network, path = load.load_pretrained(model_dir, config, checkpoint, weights)
     length = config.data.max_seq_length
     scorer = scoring.Scorer(model_scorer.make_score_tokens(network), tokenizer, length)
     return LoadedScorer(scorer, config, path)
