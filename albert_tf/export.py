@@ -6,13 +6,14 @@ python -m albert_tf.export --model_dir=RUN --output_dir=SMALLER --compute_dtype=
 python -m albert_tf.export --model_dir=RUN --output_dir=ENCODER --form=encoder
 python -m albert_tf.export --model_dir=RUN --output_dir=LITE --form=lite
 
-RUN is the directory of a pre-training (signatures encode, fill_mask, sentence_order) or
-of a fine-tuning (one signature: classify, tag, answer or choose). With --version the
-SavedModel is MODELS/3, where TensorFlow Serving expects it. In bfloat16 the weights of
-the blocks are stored in it too. With --fixed_length all texts are padded to one length,
-for compilers that generate code for each shape. The encoder takes ids, returns all its
-layers, and can be trained in Keras. The form lite is a file for TensorFlow Lite with
-8-bit matrices; it takes ids.
+RUN is the directory of a pre-training (signatures encode, fill_mask, score_tokens,
+sentence_order) or of a fine-tuning (one signature: classify, tag, answer or choose).
+score_tokens takes ids, for albert_tf.probe; its vocabulary and configuration are in
+assets.extra. With --version the SavedModel is MODELS/3, where TensorFlow Serving
+expects it. In bfloat16 the weights of the blocks are stored in it too. With
+--fixed_length all texts are padded to one length, for compilers that generate code for
+each shape. The encoder takes ids, returns all its layers, and can be trained in Keras.
+The form lite is a file for TensorFlow Lite with 8-bit matrices; it takes ids.
 """
 
 import os

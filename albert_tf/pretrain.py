@@ -20,6 +20,7 @@ from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.optim import batch_scaling
+from albert_tf.probing import suites
 from albert_tf.training import flags as flags_lib
 
 
@@ -76,6 +77,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 "--branch_from continues a run with its weights, and --init_checkpoint "
                 "starts a new one with a run's weights; give one of them"
             )
+        if config.train.probe_suite:
+            suites.find(config.train.probe_suite)
         profile_steps = flags_lib.profile_steps(flag_values)
         flags_lib.refuse_second_run(flag_values)
         data_dir = flag_values.data_dir

@@ -254,6 +254,10 @@ class TrainConfig(validation.Section, name="train"):
     steps by more (`optim/averaging.py`). `eval_weights` says which weights the
     evaluations of such a run use, "averaged" or "trained".
 
+    Every `probe_every_steps` steps (0: never) the first `probe_pairs` minimal pairs of
+    each paradigm of `probe_suite` are scored: the directory of BLiMP or Zorro, or a
+    file of JSON lines (docs/probing.md).
+
     A step is skipped if its loss or gradient is not finite, or if its loss is more than
     `max_loss_rise` nats above the running mean of about 100 steps. Up to
     `max_skipped_steps` of them are counted; one more ends the run. If no step, no batch
@@ -282,6 +286,9 @@ class TrainConfig(validation.Section, name="train"):
     eval_every_steps: int = validation.at_least(1, default=5000)
     eval_batch_size: int = validation.at_least(1, default=256)
     eval_batches: int = validation.at_least(0, default=0)
+    probe_every_steps: int = validation.at_least(0, default=0)
+    probe_suite: str = ""
+    probe_pairs: int = validation.at_least(1, default=20)
     shuffle_buffer: int = validation.at_least(1, default=10000)
     max_loss_rise: float = validation.above(0, default=3.0)
     max_skipped_steps: int = validation.at_least(0, default=0)
@@ -298,6 +305,11 @@ class TrainConfig(validation.Section, name="train"):
             self.batch_size % self.accumulation_steps == 0,
             "train.batch_size must be a multiple of train.accumulation_steps",
             (self.batch_size, self.accumulation_steps),
+        )
+        validation.require(
+            bool(self.probe_every_steps) == bool(self.probe_suite),
+            "train.probe_every_steps and train.probe_suite must be set together",
+            (self.probe_every_steps, self.probe_suite),
         )
 
 
@@ -324,6 +336,12 @@ class Config:
         )
         if not self.task.name:
             self._check_pretraining_metric()
+        validation.require(
+            not (self.task.name and self.train.probe_every_steps),
+            "train.probe_every_steps must be 0 in a recipe of fine-tuning, whose model "
+            "has no masked-LM head",
+            self.train.probe_every_steps,
+        )
         # With "auto" all of these may still change; the result is checked.
         if self.task.hyperparameters != "auto":
             self._check_steps()

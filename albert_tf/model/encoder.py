@@ -85,6 +85,31 @@ class Encoder(layers.Layer):
         all_layers = self.apply_blocks(hidden, input_mask, weights, dropout_seed)
         return self.outputs(embedded, [tf.cast(h, tf.float32) for h in all_layers])
 
+    def encode_at(
+        self,
+        input_ids,
+        input_mask,
+        segment_ids,
+        positions,
+        weights: compute_lib.WeightCache | None = None,
+    ):
+        """Encodes a batch at some positions only, which saves most of the last layer.
+
+        Args:
+          input_ids: int32 [B, S].
+          input_mask: as in `call`.
+          segment_ids: as in `call`.
+          positions: int32 [B, P].
+          weights: as in `call`.
+
+        Returns:
+          `sequence_output` at the positions, float32 [B, P, H], without dropout.
+        """
+        weights = weights or compute_lib.WeightCache(self.compute.dtype)
+        _, hidden = self.embed(input_ids, segment_ids, weights)
+        *_, last = self.apply_blocks(hidden, input_mask, weights, positions=positions)
+        return tf.cast(last, tf.float32)
+
     def embed(
         self,
         input_ids,
@@ -105,7 +130,12 @@ class Encoder(layers.Layer):
         return embedded, hidden
 
     def apply_blocks(
-        self, hidden, input_mask, weights: compute_lib.WeightCache, dropout_seed=None
+        self,
+        hidden,
+        input_mask,
+        weights: compute_lib.WeightCache,
+        dropout_seed=None,
+        positions=None,
     ) -> list[tf.Tensor]:
         """Applies the blocks over the depth.
 
@@ -114,13 +144,17 @@ class Encoder(layers.Layer):
           input_mask: as in `call`.
           weights: as in `call`.
           dropout_seed: as in `call`.
+          positions: int32 [B, P], where the last block application is needed; None
+            means everywhere. The others are needed everywhere, as keys and values.
 
         Returns:
-          For each block application [B, S, H] of the dtype of `hidden`.
+          For each block application [B, S, H] of the dtype of `hidden`; the last is
+          [B, P, H] with `positions`.
         """
         padding = 1.0 - tf.cast(input_mask, tf.float32)
         attention_bias = padding[:, None, None, :] * layers.MASKED_SCORE
-        all_layers = []
+        all_layers: list[tf.Tensor] = []
+        last = len(self._block_at_depth) - 1
         for depth, block in enumerate(self._block_at_depth):
             hidden = compute_lib.maybe_recompute(
                 self.blocks[block],
@@ -130,6 +164,7 @@ class Encoder(layers.Layer):
                 attention_bias=attention_bias,
                 # Each application draws its own mask, even if the block is the same.
                 dropout_seed=stateless_random.fold_in(dropout_seed, 1 + depth),
+                positions=positions if depth == last else None,
             )
             all_layers.append(hidden)
         return all_layers

@@ -65,12 +65,21 @@ class MaskedLmHead(layers.Layer):
           word_embeddings: float32 [V, E].
         """
         gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        return self.scores_of(gathered, word_embeddings)
+
+    def scores_of(self, gathered, word_embeddings) -> MaskedLmScores:
+        """Computes the scores from the encoder's output at the positions.
+
+        Args:
+          gathered: float32 [B, P, H].
+          word_embeddings: float32 [V, E].
+        """
         hidden = tf.cast(gathered, self.compute.dtype)
         hidden = self.layer_norm(self.transform(hidden))  # [B, P, E]
         table = tf.cast(word_embeddings, hidden.dtype)
         rows = tf.reshape(hidden, [-1, hidden.shape[-1]])  # [B * P, E]
         scores = tf.matmul(rows, table, transpose_b=True)  # [B * P, V]
-        shape = [*layers.shape_of(positions), self.vocab_size]
+        shape = [*layers.shape_of(gathered)[:2], self.vocab_size]
         return MaskedLmScores(
             tf.reshape(scores, shape), tf.convert_to_tensor(self.output_bias)
         )

@@ -100,22 +100,31 @@ def make_encode(model: PretrainingModel) -> Callable:
       `sequence_output` float32 [B, S, H] and `pooled_output` float32 [B, H]. It is
       traced, and with `fuse_elementwise` compiled, once for each shape.
     """
-    dtype = tf.as_dtype(model.compute.dtype)
-    replacements: dict[int, compute_lib.Weight] = {}
-    if dtype != tf.float32:
-        for block in model.encoder.blocks:
-            for variable in block.variables:
-                if len(variable.shape) > 1:
-                    # Eagerly, so that it is an input of the graph.
-                    replacements[id(variable)] = tf.cast(variable, dtype)
+    replacements = cast_blocks(model)
 
     @tf.function(autograph=False)
     def encode(input_ids, input_mask, segment_ids):
-        weights = compute_lib.WeightCache(dtype, replacements)
+        weights = compute_lib.WeightCache(model.compute.dtype, replacements)
         outputs = model.encoder(input_ids, input_mask, segment_ids, weights=weights)
         return outputs.sequence_output, outputs.pooled_output
 
     return encode
+
+
+def cast_blocks(model: PretrainingModel) -> dict[int, compute_lib.Weight]:
+    """Returns the blocks' matrices in the dtype of the products, by variables' ids.
+
+    Cast eagerly, so that they are inputs of a graph; none if the dtype is theirs.
+    """
+    dtype = tf.as_dtype(model.compute.dtype)
+    if dtype == tf.float32:
+        return {}
+    return {
+        id(variable): tf.cast(variable, dtype)
+        for block in model.encoder.blocks
+        for variable in block.variables
+        if len(variable.shape) > 1
+    }
 
 
 def compute_form(run: config_lib.TrainConfig) -> compute_lib.Compute:

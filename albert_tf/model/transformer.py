@@ -78,24 +78,34 @@ class SelfAttention(BlockPart):
         attention_bias,
         dropout_seed=None,
         weights: compute_lib.WeightCache | None = None,
+        positions=None,
     ):
-        """Computes attention between all positions.
+        """Computes attention from all positions, or from some, to all.
 
         Args:
           hidden: float [B, S, H].
           attention_bias: float32 [B, 1, 1, S], added to the scores.
           dropout_seed: int32 [2] or None.
           weights: gives the variables as tensors.
+          positions: int32 [B, P], where the result is needed; None means everywhere,
+            and then P is S below.
 
         Returns:
-          float [B, S, H] of the dtype of `hidden`.
+          float [B, P, H] of the dtype of `hidden`.
         """
         weights = weights or compute_lib.WeightCache(hidden.dtype)
+        queried = hidden
+        if positions is not None:
+            queried = tf.gather(hidden, positions, batch_dims=1)  # [B, P, H]
         query, key, value = (
-            self._split_heads(project(hidden, weights=weights))
-            for project in (self.query, self.key, self.value)
+            self._split_heads(project(inputs, weights=weights))
+            for project, inputs in (
+                (self.query, queried),
+                (self.key, hidden),
+                (self.value, hidden),
+            )
         )
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, S, S]
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, P, S]
         scale = query.shape[-1] ** -0.5
         if self.fuses(scores):
             probabilities = xla_fused_ops.softmax(scores, attention_bias, scale)
@@ -108,11 +118,11 @@ class SelfAttention(BlockPart):
             self.config.attention_dropout_rate,
             stateless_random.fold_in(dropout_seed, 0),
         )
-        context = tf.matmul(probabilities, value)  # [B, N, S, D]
-        context = tf.transpose(context, [0, 2, 1, 3])  # [B, S, N, D]
-        context = tf.reshape(context, layers.shape_of(hidden))
+        context = tf.matmul(probabilities, value)  # [B, N, P, D]
+        context = tf.transpose(context, [0, 2, 1, 3])  # [B, P, N, D]
+        context = tf.reshape(context, layers.shape_of(queried))
         return self.project_add_norm(
-            hidden, context, stateless_random.fold_in(dropout_seed, 1), weights
+            queried, context, stateless_random.fold_in(dropout_seed, 1), weights
         )
 
     @property
@@ -188,6 +198,7 @@ class TransformerEncoderBlock(layers.Layer):
         attention_bias,
         dropout_seed=None,
         weights: compute_lib.WeightCache | None = None,
+        positions=None,
     ):
         """Applies attention and feed-forward.
 
@@ -196,9 +207,11 @@ class TransformerEncoderBlock(layers.Layer):
           attention_bias: float32 [B, 1, 1, S].
           dropout_seed: int32 [2] for this application of the block, or None.
           weights: gives the variables as tensors.
+          positions: int32 [B, P], where the result is needed; None means everywhere,
+            and then P is S.
 
         Returns:
-          float [B, S, H] of the dtype of `hidden`.
+          float [B, P, H] of the dtype of `hidden`.
         """
         weights = weights or compute_lib.WeightCache(hidden.dtype)
         hidden = compute_lib.maybe_recompute(
@@ -208,6 +221,7 @@ class TransformerEncoderBlock(layers.Layer):
             hidden,
             attention_bias=attention_bias,
             dropout_seed=stateless_random.fold_in(dropout_seed, 0),
+            positions=positions,
         )
         return self.feed_forward(
             hidden, stateless_random.fold_in(dropout_seed, 1), weights

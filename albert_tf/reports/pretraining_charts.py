@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.data import schema
+from albert_tf.probing import settings
 from albert_tf.reports import charts
 
 # Prefix of the trust ratios of variables in a row.
@@ -110,6 +111,12 @@ def _results(rows: Rows, entropy: float | None) -> Iterable[charts.Picture]:
         yield _picture(pair, {f"{pair} loss": loss, "accuracy": accuracy})
     accuracy = _accuracy("MLM accuracy", rows, "mlm_accuracy")
     yield _picture("mlm-accuracy", {"Masked tokens filled rightly": accuracy})
+    lines = tuple(
+        line._replace(has_markers=True)
+        for line in _line(rows, settings.PROBE, "accuracy", "mean over paradigms")
+    )
+    pairs = charts.Panel("accuracy", lines, 0.5, "by chance", y_format=charts.SHARE)
+    yield _picture("grammar-probe", {"Minimal pairs of grammar": pairs})
 
 
 def _accuracy(y_label: str, rows: Rows, metric: str) -> charts.Panel:

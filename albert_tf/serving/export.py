@@ -14,6 +14,7 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
+from albert_tf.inference import saved_model_dir
 from albert_tf.serving import hub_encoder, load, tflite, warmup
 
 
@@ -26,6 +27,8 @@ def export_text(
     weights: str = config_lib.WEIGHTS[0],
 ) -> tuple[str, list[str]]:
     """Writes a SavedModel that takes strings, with requests to warm it up.
+
+    Vocabulary and configuration are written beside them.
 
     Args:
       model_dir: the run directory.
@@ -48,6 +51,7 @@ def export_text(
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(module, unfinished, signatures=module.signatures)
         warmup.write(unfinished, module.signatures)
+        _write_extra(model_dir, unfinished, compute_dtype, fixed_length)
     return path, list(module.signatures)
 
 
@@ -101,6 +105,22 @@ def export_tflite(
         for name, content in contents.items():
             files.write_bytes(os.path.join(unfinished, name), content)
     return path
+
+
+def _write_extra(
+    model_dir: str,
+    saved_model: str,
+    compute_dtype: str | None,
+    fixed_length: int | None,
+) -> None:
+    """Adds the vocabulary and the configuration of what was exported."""
+    model_dir = results_reader.best_folder(model_dir)
+    config, tokenizer = load.read_run(model_dir, compute_dtype, fixed_length)
+    folder = os.path.join(saved_model, saved_model_dir.EXTRA)
+    files.make_folder(folder)
+    files.write_bytes(os.path.join(folder, schema.VOCAB_FILE), tokenizer.model_proto)
+    content = config_io.to_json(config).encode()
+    files.write_bytes(os.path.join(folder, schema.CONFIG_FILE), content)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Signatures that take strings for a pre-trained model.
 
-Shapes: T texts in the call, S the longest in tokens, H hidden, M masks found, K
-candidates per mask.
+Shapes: T texts in the call, S the longest in tokens, H hidden, M masks found or tokens
+scored, K candidates per mask, R rows of ids.
 """
 
 import numpy as np
@@ -9,12 +9,14 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from albert_tf.data import schema
-from albert_tf.model import pretraining_model
+from albert_tf.model import pretraining_model, token_scores
 from albert_tf.serving import scaled_weights
 from albert_tf.tokenization import graph_tokenizer
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 _TEXTS = tf.TensorSpec([None], tf.string)
+_IDS = tf.TensorSpec([None], tf.int32)
+_ROWS = tf.TensorSpec([None, None], tf.int32)
 
 
 class PretrainedServing(tf.Module):
@@ -46,7 +48,9 @@ class PretrainedServing(tf.Module):
         # The model is not an attribute: Keras would save a function for each layer.
         self._weights = encoder.variables_to_save(model.variables)
         self._encode = lambda inputs: encoder(**inputs)
+        self._encode_at = lambda *inputs: encoder.encode_at(*inputs)
         self._score = lambda *inputs: model.masked_lm(*inputs, table).logits
+        self._score_gathered = lambda h: model.masked_lm.scores_of(h, table).logits
         self._order = lambda pooled: model.sentence_order(pooled)
         self.tokenizer = graph_tokenizer.GraphTokenizer(tokenizer)
         # An array: of a list, saving would visit every piece.
@@ -63,6 +67,7 @@ class PretrainedServing(tf.Module):
             "encode": self.encode,
             "fill_mask": self.fill_mask,
             "sentence_order": self.sentence_order,
+            "score_tokens": self.score_tokens,
         }
 
     @tf.function(input_signature=[_TEXTS], autograph=False)
@@ -129,6 +134,33 @@ class PretrainedServing(tf.Module):
         inputs = self._pack([self.tokenizer(first), self.tokenizer(second)])
         probabilities = tf.nn.softmax(self._order(self._encode(inputs).pooled_output))
         return {"probability": probabilities[:, schema.IN_ORDER]}
+
+    @tf.function(input_signature=[_ROWS, _ROWS, _IDS, _IDS, _IDS], autograph=False)
+    def score_tokens(self, input_ids, input_mask, positions, target_rows, target_ids):
+        """Computes log-probabilities of tokens, each at the scored position of its row.
+
+        Unlike the other signatures it takes ids: the caller tokenizes and masks.
+
+        Args:
+          input_ids: int32 [R, S], with special tokens.
+          input_mask: int32 [R, S], 1 at tokens, 0 at padding.
+          positions: int32 [R].
+          target_rows: int32 [M], the row of each scored token.
+          target_ids: int32 [M], the token.
+
+        Returns:
+          `log_probability` float32 [M], natural logarithms.
+        """
+        found = token_scores.log_probabilities(
+            self._encode_at,
+            self._score_gathered,
+            input_ids,
+            input_mask,
+            positions,
+            target_rows,
+            target_ids,
+        )
+        return {"log_probability": found}
 
     def _pack(self, segments) -> dict[str, tf.Tensor]:
         """Packs ragged int32 [T, None] segments into features int32 [T, S]."""

@@ -64,13 +64,30 @@ class ScaledEncoder:
         self, input_ids, input_mask, segment_ids
     ) -> encoder_lib.EncoderOutputs:
         """Encodes a batch, as `Encoder.call` does, without dropout."""
-        # One cache a call: tensors of a graph must not outlive it.
-        weights = compute_lib.WeightCache(self._dtype, self._scaled, add_norm)
-        embedded, hidden = self._encoder.embed(input_ids, segment_ids, weights)
-        hidden = tf.cast(tf.cast(hidden, tf.float32) * self._scale, hidden.dtype)
+        weights = self._weights()
+        embedded, hidden = self._embed(input_ids, segment_ids, weights)
         layers = self._encoder.apply_blocks(hidden, input_mask, weights)
         layers = [tf.cast(layer, tf.float32) / self._scale for layer in layers]
         return self._encoder.outputs(embedded, layers)
+
+    def encode_at(self, input_ids, input_mask, segment_ids, positions):
+        """Encodes a batch at some positions only, as `Encoder.encode_at` does."""
+        weights = self._weights()
+        _, hidden = self._embed(input_ids, segment_ids, weights)
+        *_, last = self._encoder.apply_blocks(
+            hidden, input_mask, weights, positions=positions
+        )
+        return tf.cast(last, tf.float32) / self._scale
+
+    def _weights(self) -> compute_lib.WeightCache:
+        # One cache a call: tensors of a graph must not outlive it.
+        return compute_lib.WeightCache(self._dtype, self._scaled, add_norm)
+
+    def _embed(self, input_ids, segment_ids, weights: compute_lib.WeightCache):
+        """Returns embeddings as `Encoder.embed` does, their projection scaled."""
+        embedded, hidden = self._encoder.embed(input_ids, segment_ids, weights)
+        scaled = tf.cast(tf.cast(hidden, tf.float32) * self._scale, hidden.dtype)
+        return embedded, scaled
 
     def variables_to_save(self, variables: Iterable[tf.Variable]) -> list[tf.Variable]:
         """Returns those of `variables` that are read, and those read instead."""

@@ -59,8 +59,10 @@ def write(saved_model: str, signatures: Mapping[str, Any]) -> None:
             # A concrete function would be traced again, outside of saving.
             parameters = signature.function_type.parameters
             specs = {key: value.type_constraint for key, value in parameters.items()}
-            for log in make(name, specs):
-                writer.write(log.SerializeToString())
+            # One without texts is for programs that evaluate the model, not for users.
+            if any(spec.dtype == tf.string for spec in specs.values()):
+                for log in make(name, specs):
+                    writer.write(log.SerializeToString())
 
 
 def _value(spec: tf.TensorSpec, num_texts: int, num_words: int):

@@ -51,7 +51,7 @@ def check_new(model_dir: str, first_step: int = 0) -> None:
 class MetricsLog:
     """Writes the metrics of one run, and shows its progress.
 
-    A row of metrics.jsonl has `split` ("train" or "heldout"), `step`, `seconds` of
+    A row of metrics.jsonl has `split` (train, heldout or probe), `step`, `seconds` of
     training so far, `begun_at` (the step at which the process that wrote it began), and
     the metrics by name. Rows later than the restored step are dropped, because a run
     that resumes there makes them again. Only the chief of several processes writes;

@@ -17,7 +17,14 @@ from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.devices import peak_flops, strategies
 from albert_tf.model import costs, pretraining_model
-from albert_tf.training import guard, loops, objectives, preemption, throughput
+from albert_tf.training import (
+    grammar_probe,
+    guard,
+    loops,
+    objectives,
+    preemption,
+    throughput,
+)
 from albert_tf.training import trainer as trainer_lib
 
 
@@ -106,6 +113,14 @@ def train(
                 trainer.model, options.init_checkpoint, vocab, options.weights
             )
 
+        probe = grammar_probe.make_probe(
+            config,
+            vocab,
+            trainer.model,
+            strategy,
+            trainer.signals,
+        )
+
         # ---- Loop, to the final save ----
         def input_fn_at(step: int) -> input_pipeline.InputFn:
             step = branch.data_step(step) if branch else step
@@ -125,6 +140,7 @@ def train(
                 notes,
                 options.profile_steps,
                 check_held,
+                probe,
             )
 
 

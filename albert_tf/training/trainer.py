@@ -25,6 +25,7 @@ from albert_tf.core import failures
 from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
 from albert_tf.optim import averaging, layer_decay, optimizers
+from albert_tf.probing import settings
 from albert_tf.training import (
     guard,
     hangs,
@@ -242,6 +243,7 @@ class Trainer:
         notes: Iterable[str] = (),
         profile_steps: tuple[int, int] | None = None,
         check_held: Callable[[], None] = lambda: None,
+        probe: Callable[[], Metrics | None] | None = None,
     ) -> Metrics:
         """Trains from `step` to the last step, and saves.
 
@@ -254,6 +256,8 @@ class Trainer:
           profile_steps: the first and the last step to profile, if any.
           check_held: called before a checkpoint or a row is written; does not return
             if another run has taken the directory.
+          probe: called every `train.probe_every_steps` steps, on the chief; returns
+            metrics by name, or None if the process was asked to end.
 
         Returns:
           The metrics of the last evaluation; empty without one.
@@ -267,6 +271,7 @@ class Trainer:
         # ---- Data and loop ----
         self._input_fn_at, self._evaluation = input_fn_at, evaluation
         self._check_held = check_held
+        self._probe = probe
         self._batches, self._loop = self._batches_at(self.step), self.make_loop()
         on_checked()
         if self.average is not None and self.step == 0:
@@ -350,6 +355,8 @@ class Trainer:
                 stopping = values is None
                 metrics = values or metrics
                 self._watch()
+            if not stopping and self._is_probe_due():
+                stopping = not self._take_probe()
             is_last = self.step == run.num_steps
             is_last = is_last or self._is_out_of_patience() or self._is_ended
             is_save_due = self._is_due(run.save_every_steps) or is_last
@@ -398,7 +405,8 @@ class Trainer:
     @property
     def _periods(self) -> tuple[int, ...]:
         run = self.config.train
-        return run.steps_per_loop, run.save_every_steps, run.eval_every_steps
+        periods = run.steps_per_loop, run.save_every_steps, run.eval_every_steps
+        return (*periods, run.probe_every_steps) if run.probe_every_steps else periods
 
     def _is_due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.config.train.num_steps
@@ -409,6 +417,12 @@ class Trainer:
         if self.step == self.first_step:
             return self._evaluation.at_start
         return self._is_due(self.config.train.eval_every_steps)
+
+    def _is_probe_due(self) -> bool:
+        """Decides by the rows, so that one which was recorded is not repeated."""
+        if self._probe is None or not self._is_due(self.config.train.probe_every_steps):
+            return False
+        return not self._log.find(settings.PROBE, self.step)
 
     def _is_out_of_patience(self) -> bool:
         """Decides from what is saved, so that a restart decides the same."""
@@ -499,6 +513,15 @@ class Trainer:
         if alarm and alarm.step == self.step:
             self._log.say(alarm.line)
         self._is_ended = bool(alarm) and self.config.train.on_no_progress == "end"
+
+    def _take_probe(self) -> bool:
+        """Probes the model; returns whether that was not interrupted."""
+        with self._watchdog.evaluation(self.step), self.eval_weights():
+            values = self._probe() if self._probe else None
+        if values is not None:
+            self._record(settings.PROBE, values)
+            self._log.say(f"step {self.step}, probe: accuracy {values['accuracy']:.4f}")
+        return values is not None
 
     @contextlib.contextmanager
     def _saving_in_outage(self, is_saved: bool) -> Iterator[None]:

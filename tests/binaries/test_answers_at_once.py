@@ -36,6 +36,7 @@ _CORPUS = ("--vocab_model={file}", _NEW)
 # Flags that each binary needs beside a wrong --set, where it has that flag.
 WRONG_SETTING = {
     "albert_tf.bench_learning": ("--data_dir={dir}",),
+    "albert_tf.bench_probe": (),
     "albert_tf.bench_train": (),
     "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
     "albert_tf.demo": (_NEW,),
@@ -57,6 +58,7 @@ WRONG_SETTING = {
 MISSING_FILE = {
     "albert_tf.bench_learning": ("--data_dir={absent}", _NEW),
     "albert_tf.average_checkpoints": ("--model_dir={absent}", "--last=1", _NEW),
+    "albert_tf.bench_probe": ("--config={absent}.py",),
     "albert_tf.bench_serve": ("--model_dir={absent}",),
     "albert_tf.bench_train": ("--data_dir={absent}",),
     "albert_tf.convert": ("--from=run:{absent}", "--to=hf:{new}"),
@@ -72,6 +74,7 @@ MISSING_FILE = {
     "albert_tf.plan": ("--run_exported={absent}",),
     "albert_tf.predict": ("--saved_model={absent}",),
     "albert_tf.pretrain": ("--model_dir={new}", "--data_dir={absent}"),
+    "albert_tf.probe": ("--model={absent}", "--suite={pairs}", _NEW),
     "albert_tf.report": ("{absent}",),
     "albert_tf.serve": ("--saved_model={absent}",),
     "albert_tf.submit": (
@@ -100,6 +103,23 @@ WRONG_VALUE = [
     ("albert_tf.predict", (_MODEL, "--output=a.csv"), "must end in .parquet or .npz"),
     ("albert_tf.predict", (_MODEL, "--output=a.npz"), "must be encode; received None"),
     ("albert_tf.predict", (_MODEL, "--input={file}", "a"), "either --input or texts"),
+    ("albert_tf.probe", ("--model={model}", "--suite=zorro", _NEW), "needs --data_dir"),
+    (
+        "albert_tf.probe",
+        ("--model={model}", "--suite=zorro", "--data_dir={dir}", _NEW),
+        "must be the directory of BLiMP or Zorro",
+    ),
+    (
+        "albert_tf.probe",
+        ("--model={model}", "--suite={pairs}", _NEW, "--compute_dtype=float32"),
+        "must be omitted for a SavedModel",
+    ),
+    ("albert_tf.probe", ("--model={run}", "--suite={file}", _NEW), "is empty"),
+    (
+        "albert_tf.probe",
+        ("--model={run}", "--suite={pairs}", "--output_dir={run}"),
+        "another directory than that of a run",
+    ),
     ("data_prep.demo_corpus", (), "Flag --output must have a value"),
 ]
 # These read no file that a flag names, or (Beam) need what is not installed here.
@@ -120,7 +140,9 @@ def _answer(tmp_path: pathlib.Path, binary: str, *arguments: str) -> str:
     for name in ("file", "run/config.json", "model/saved_model.pb"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    names = ("absent", "dir", "file", "model", "new", "run")
+    pair = {"sentence_good": "A", "sentence_bad": "B"}
+    (tmp_path / "pairs").write_text(json.dumps(pair))
+    names = ("absent", "dir", "file", "model", "new", "pairs", "run")
     paths = {name: str(tmp_path / name) for name in names}
     loaded = tmp_path / "modules.json"
     done = subprocess.run(

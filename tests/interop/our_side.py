@@ -5,7 +5,8 @@ python -m tests.interop.our_side read FOLDER
 
 `write` makes a folder for each case: `hf`, which transformers is to load, and
 `outputs.npz`, the inputs and this project's outputs. `read` computes the same from
-each `saved`, which transformers wrote beside them, and writes `read.npz`.
+each `saved`, which transformers wrote beside them, and writes `read.npz`. The case with
+a vocabulary has `scores.npz` too: sentences and their scores in a grammar probe.
 """
 
 import dataclasses
@@ -16,6 +17,8 @@ import numpy as np
 
 from albert_tf.interchange import hugging_face, native, portable, weight_map
 from albert_tf.model import task_model
+from albert_tf.probing import model_scorer, scoring, settings
+from albert_tf.tokenization import tokenizer as tokenizer_lib
 from tests.support import portable_models, small_run
 
 _PARTS = {
@@ -33,6 +36,13 @@ _HEADS = {
     "span": portable.TaskHeadConfig("span"),
     "multiple_choice": portable.TaskHeadConfig("multiple_choice"),
 }
+
+SENTENCES = (
+    "The church was built near a small lake.",
+    "The church were built near a small lake.",
+    "Unbelievably, 1990 began.",
+    "Rivers",
+)
 
 
 def cases() -> dict[str, portable.PortableModel]:
@@ -97,6 +107,30 @@ def outputs_of(model: portable.PortableModel) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in found.items()}
 
 
+def scores_of(model: portable.PortableModel) -> dict[str, np.ndarray]:
+    """The sentences' ids, padded, and their scores by each metric."""
+    tokenizer = tokenizer_lib.Tokenizer(model.vocab)
+    rows = tokenizer.encode_batch(SENTENCES)
+    ids = np.zeros([len(rows), max(map(len, rows))], np.int32)
+    for place, row in enumerate(rows):
+        ids[place, : len(row)] = row
+    scorer = scoring.Scorer(
+        model_scorer.make_score_tokens(portable_models.network_of(model)),
+        tokenizer,
+        model.config.max_positions,
+    )
+    return {
+        "ids": ids,
+        "lengths": np.array([len(row) for row in rows]),
+        "is_word_start": tokenizer.is_word_start[ids],
+        "frame": np.array([tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]),
+        **{
+            metric: scoring.score(scorer, SENTENCES, metric).values
+            for metric in settings.METRICS
+        },
+    }
+
+
 _HEADS_OF_TRAINING = ("masked_lm/", "sentence_order/")
 
 
@@ -108,6 +142,8 @@ def _write(folder: pathlib.Path) -> None:
         )
         features = portable_models.batch(model.config)
         np.savez(folder / name / "outputs.npz", **features, **outputs_of(model))
+        if model.vocab:
+            np.savez(folder / name / "scores.npz", **scores_of(model))
 
 
 def _read(folder: pathlib.Path) -> None:

@@ -12,6 +12,7 @@ import torch
 import transformers
 
 TOLERANCE = 1e-5  # largest absolute difference, float32
+SCORE_TOLERANCE = 1e-4  # of the score of a sentence
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = (
     *(
@@ -174,6 +175,35 @@ def test_the_tokenizer_gives_the_same_ids(folder):
     found = {text: _reason(text) for text in differing}
     assert set(found.values()) == set(REASONS), found
     assert len(found) == 14
+
+
+@pytest.mark.parametrize("metric", ["pll", "within_word"])
+def test_scores_of_sentences_are_those_of_its_logits(folder, metric):
+    """Pseudo-log-likelihoods, computed row by row from AlbertForMaskedLM's logits."""
+    arrays = np.load(folder / "tokenizer" / "scores.npz")
+    model = transformers.AlbertForMaskedLM.from_pretrained(folder / "tokenizer" / "hf")
+    model.eval()
+    cls_id, sep_id, mask_id = arrays["frame"].tolist()
+    assert len(arrays["ids"]) == 4
+    num_continuing = 0
+    for number, length in enumerate(arrays["lengths"].tolist()):
+        ids = arrays["ids"][number, :length].tolist()
+        starts = arrays["is_word_start"][number, :length].tolist()
+        total = 0.0
+        for place, target in enumerate(ids):
+            masked = list(ids)
+            masked[place] = mask_id
+            later = place + 1
+            while metric == "within_word" and later < length and not starts[later]:
+                masked[later] = mask_id
+                later += 1
+                num_continuing += 1
+            row = torch.tensor([[cls_id, *masked, sep_id]])
+            with torch.no_grad():
+                logits = model(row).logits[0, place + 1].double()
+            total += float(torch.log_softmax(logits, -1)[target])
+        assert abs(total - arrays[metric][number]) < SCORE_TOLERANCE
+    assert (num_continuing > 0) == (metric == "within_word")
 
 
 REASONS = (

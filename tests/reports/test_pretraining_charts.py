@@ -97,6 +97,17 @@ def test_time_of_waiting_is_shown_beside_the_utilization():
     assert _lines(picture.panels[1]) == {"": ([3], [0.125])}
 
 
+def test_a_probe_is_a_curve_over_chance():
+    rows = [
+        {"split": "probe", "step": step, "accuracy": value, "accuracy/islands": 0.25}
+        for step, value in ((0, 0.5), (10, 0.5625))
+    ]
+    panel = _only_panel(_train(5, mlm_loss=6.0), *rows, name="grammar-probe")
+    assert _lines(panel) == {"mean over paradigms": ([0, 10], [0.5, 0.5625])}
+    assert (panel.level, panel.y_format) == (0.5, charts.SHARE)
+    assert "grammar-probe" not in _pictures(_train(5, mlm_loss=6.0))
+
+
 def test_skipped_steps_are_shown_once_there_are_any():
     first = _train(3, masked_share=0.15, skipped_steps=0)
     assert _pictures(first)["masks-and-skips"].caption == "Masked share of the tokens"

@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from albert_tf import export, predict
+from albert_tf import export, predict, probe
 from albert_tf.checkpoints import checkpointer
 from albert_tf.data import schema
 from albert_tf.model import pretraining_model
-from albert_tf.serving import load, scaled_weights, warmup
+from albert_tf.probing import scoring
+from albert_tf.serving import load, scaled_weights, token_scorer, warmup
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from albert_tf.training import pretraining
 from tests.support import binaries, small_run, small_serving
@@ -376,3 +377,80 @@ def test_what_is_missing_is_named_before_tensorflow_is_imported(tmp_path):
 
 def test_a_directory_with_seeds_counts_as_a_run():
     assert schema.SEEDS_FILE in export._RUN_FILES
+
+
+# ---- Scores of tokens ----
+
+
+def test_token_scores_are_those_of_the_filled_masks(module):
+    """fill_mask gives the probability of each piece at a mask, score_tokens of one."""
+    text = "The river runs [MASK] a small lake."
+    filled = module.fill_mask(tf.constant([text]), 4000)
+    inputs = module._pack([module.tokenizer.encode_with_masks(tf.constant([text]))])
+    ids = filled["token_id"][0, ::500].numpy()
+    found = module.score_tokens(
+        inputs["input_ids"],
+        inputs["input_mask"],
+        filled["position"],
+        np.zeros_like(ids),
+        ids,
+    )["log_probability"]
+    expected = np.log(filled["probability"][0, ::500])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_model_of_each_form_has_the_same_scores(model_dir, saved_model):
+    sentences = ["The river runs through New York.", "A train", TEXTS[1]]
+    expected = scoring.score(
+        token_scorer.load_scorer(str(model_dir), "float32").scorer, sentences
+    )
+    assert not np.isnan(expected.values).any()
+    for path in (model_dir / "model.ckpt-12", saved_model):
+        loaded = token_scorer.load_scorer(str(path), "")
+        found = scoring.score(loaded.scorer, sentences)
+        np.testing.assert_allclose(found.values, expected.values, atol=1e-4)
+        assert loaded.config.data.max_seq_length == loaded.scorer.max_length == 24
+    other = token_scorer.load_scorer(str(model_dir / "model.ckpt-6"))
+    assert other.checkpoint.endswith("model.ckpt-6")
+    found = scoring.score(other.scorer, sentences)
+    assert np.abs(found.values - expected.values).max() > 1e-3
+
+
+def test_probe_writes_results_and_a_page(model_dir, saved_model, tmp_path, capsys):
+    pairs = tmp_path / "pairs.jsonl"
+    words = ("river", "lake", "church")
+    pairs.write_text(
+        "\n".join(
+            json.dumps({"sentence_good": f"The {w}.", "sentence_bad": f"{w} the."})
+            for w in words
+        )
+    )
+    for model in (model_dir, saved_model):
+        out = tmp_path / model.name
+        arguments = f"--model={model}", f"--suite={pairs}", f"--output_dir={out}"
+        binaries.run(probe, *arguments, "--metric=within_word")
+        assert capsys.readouterr().out.rstrip().endswith(str(out / "index.html"))
+        found = json.loads((out / "results.json").read_text())
+        assert found["overall"]["num_pairs"] == 3
+        assert found["metric"] == "within_word"
+        assert found["compute_dtype"] == "float32"
+        page = (out / "index.html").read_text()
+        assert "Grammar probe" in page and "river the." in page
+        # It stands alone: no picture, no script, no style sheet beside it.
+        assert not re.search(r"<(img|script|link)\b", page)
+    saved = [
+        (tmp_path / m.name / "pairs.tsv").read_text() for m in (model_dir, saved_model)
+    ]
+    rows = [
+        np.array([line.split("\t")[2:4] for line in text.splitlines()[1:]], float)
+        for text in saved
+    ]
+    np.testing.assert_allclose(*rows, atol=1e-4)
+
+
+def test_an_older_export_is_refused(saved_model, tmp_path):
+    module = tf.saved_model.load(str(saved_model))
+    signatures = {"encode": module.signatures["encode"]}
+    tf.saved_model.save(module, str(tmp_path / "old"), signatures=signatures)
+    with pytest.raises(ValueError, match="score_tokens; .* has encode. Export"):
+        token_scorer.load_scorer(str(tmp_path / "old"))

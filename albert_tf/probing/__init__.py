@@ -1,0 +1,1 @@
+"""Grammar probes: suites of minimal pairs, their scores and accuracies."""

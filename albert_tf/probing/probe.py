@@ -1,0 +1,168 @@
+"""Probes a model with minimal pairs, and writes what it found.
+
+Source: Warstadt et al., "BLiMP" (arXiv 1912.00582), with the scores of Salazar et al.,
+"Masked Language Model Scoring" (arXiv 1910.14659).
+"""
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from albert_tf.core import files
+from albert_tf.probing import accuracy, published, scoring, settings, suites
+
+RESULTS_FILE = "results.json"
+PAIRS_FILE = "pairs.tsv"
+_COLUMNS = (
+    "paradigm",
+    "phenomenon",
+    "score_good",
+    "score_bad",
+    "sentence_good",
+    "sentence_bad",
+)
+
+
+class Probed(NamedTuple):
+    """Scores and accuracies of a model on a suite.
+
+    Attributes:
+      pairs: the pairs of the suite.
+      good_scores: float64 [pairs], of the grammatical sentences, in nats; NaN where a
+        sentence of the pair is longer than the model's sequence.
+      bad_scores: float64 [pairs], of the ungrammatical ones.
+      accuracies: of the pairs that have scores.
+      num_too_long: the number of pairs that have none.
+      scores: those of all sentences, and what was computed for them.
+    """
+
+    pairs: Sequence[suites.Pair]
+    good_scores: np.ndarray
+    bad_scores: np.ndarray
+    accuracies: accuracy.Accuracies
+    num_too_long: int
+    scores: scoring.Scores
+
+
+def probe(
+    scorer: scoring.Scorer,
+    pairs: Sequence[suites.Pair],
+    metric: str = settings.PLL,
+    batch_tokens: int = settings.BATCH_TOKENS,
+    shows_progress: bool = False,
+) -> Probed:
+    """Scores both sentences of each pair, and computes the accuracies.
+
+    Args:
+      scorer: the model.
+      pairs: at least one.
+      metric: one of `settings.METRICS`.
+      batch_tokens: as for `scoring.score`.
+      shows_progress: as for `scoring.score`.
+
+    Raises:
+      ValueError: a sentence has no token, or no pair is short enough for the model.
+    """
+    sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
+    scores = scoring.score(scorer, sentences, metric, batch_tokens, shows_progress)
+    values = scores.values.reshape(-1, 2)  # [pairs, 2]
+    is_scored = ~np.isnan(values).any(1)
+    values[~is_scored] = np.nan
+    if not is_scored.any():
+        raise ValueError(
+            f"a sentence must have at most {scorer.max_length - 2} tokens; all pairs "
+            "are longer. Probe a model that was trained with longer sequences"
+        )
+    scored = [pair for pair, kept in zip(pairs, is_scored, strict=True) if kept]
+    found = accuracy.compute(scored, *values[is_scored].T.tolist())
+    good, bad = values.T
+    return Probed(pairs, good, bad, found, len(pairs) - len(scored), scores)
+
+
+def to_dict(
+    probed: Probed, compared: Sequence[published.Published], **settings: Any
+) -> dict[str, Any]:
+    """Returns all but the scores of the pairs, as values that JSON can hold.
+
+    Args:
+      probed: the outcome.
+      compared: accuracies of others on the same suite.
+      **settings: what was probed and how, which come first.
+    """
+    examples: dict[str, suites.Pair] = {}
+    for pair in probed.pairs:
+        examples.setdefault(pair.paradigm, pair)
+    values = probed.accuracies.to_dict()
+    for name, paradigm in values["paradigms"].items():
+        paradigm["example"] = [examples[name].good, examples[name].bad]
+    phenomenon_of = probed.accuracies.phenomenon_of
+    return {
+        **settings,
+        "num_pairs": len(probed.pairs),
+        "num_too_long": probed.num_too_long,
+        "num_rows": probed.scores.num_rows,
+        "num_tokens": probed.scores.num_tokens,
+        **values,
+        "published": {
+            one.name: _published_to_dict(one, phenomenon_of) for one in compared
+        },
+    }
+
+
+def _published_to_dict(one: published.Published, phenomenon_of) -> dict[str, Any]:
+    overall, phenomena = one.means(phenomenon_of)
+    paradigms = {name: one.paradigms[name] for name in phenomenon_of}
+    return {"overall": overall, "phenomena": phenomena, "paradigms": paradigms}
+
+
+def write(output_dir: str, probed: Probed, values: dict[str, Any]) -> None:
+    """Writes results.json and pairs.tsv.
+
+    Args:
+      output_dir: local or gs://; made if it does not exist.
+      probed: the outcome.
+      values: from `to_dict`.
+    """
+    files.make_folder(output_dir)
+    text = io.StringIO()
+    table = csv.writer(text, delimiter="\t", lineterminator="\n")
+    table.writerow(_COLUMNS)
+    rows = zip(probed.pairs, probed.good_scores, probed.bad_scores, strict=True)
+    for pair, good, bad in rows:
+        scores = ("", "") if np.isnan(good) else (f"{good:.6f}", f"{bad:.6f}")
+        names = pair.paradigm, pair.phenomenon
+        table.writerow((*names, *scores, pair.good, pair.bad))
+    path = os.path.join(output_dir, PAIRS_FILE)
+    files.write_bytes(path, text.getvalue().encode())
+    files.write_json(os.path.join(output_dir, RESULTS_FILE), values)
+
+
+def summary_lines(values: dict[str, Any]) -> list[str]:
+    """Returns the accuracies by phenomenon and overall as lines of a table.
+
+    Args:
+      values: from `to_dict`.
+    """
+    rows = [["", "this model", "95% interval", *values["published"]]]
+    for name, one in values["phenomena"].items():
+        others = [other["phenomena"][name] for other in values["published"].values()]
+        rows.append(_summary_row(name, one, others))
+    others = [other["overall"] for other in values["published"].values()]
+    rows.append(_summary_row("overall", values["overall"], others))
+    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = [
+        "  ".join([row[0].ljust(first), *map(str.rjust, row[1:], widths)])
+        for row in rows
+    ]
+    if values["num_too_long"]:
+        lines.append(f"{values['num_too_long']:,} pairs were too long for the model")
+    return lines
+
+
+def _summary_row(name: str, own: dict[str, Any], others: Sequence[float]) -> list[str]:
+    interval = f"{100 * own['low']:.1f} to {100 * own['high']:.1f}"
+    return [name, f"{own['accuracy']:.1%}", interval, *map("{:.1%}".format, others)]

@@ -1,0 +1,130 @@
+"""Scores of sentences: sums of the log-probabilities of their tokens.
+
+A `Scorer` is a model and its tokenizer; the model is a function of arrays, so that one
+in this process, an exported one and a test's are used alike.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tqdm
+
+from albert_tf.probing import masked_rows, settings
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+
+# A model's log-probabilities of tokens at masked positions, float32 [M], natural
+# logarithms. Its arguments are int32: `input_ids` [R, S], all of them tokens;
+# `positions` [R], one masked position in each row; `target_rows` [M], the row of each
+# scored token; `target_ids` [M], the token.
+ScoreTokens = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scorer:
+    """A model that scores tokens, and what makes its rows.
+
+    Attributes:
+      score_tokens: the model.
+      tokenizer: of the model.
+      max_length: the largest number of tokens in a row, special tokens included.
+    """
+
+    score_tokens: ScoreTokens
+    tokenizer: tokenizer_lib.Tokenizer
+    max_length: int
+
+
+class Scores(NamedTuple):
+    """Scores of sentences, and what was computed for them.
+
+    Attributes:
+      values: float64 [N], in the order of the sentences; NaN for a sentence that is
+        longer than the model's sequence.
+      num_rows: rows of tokens that the model computed.
+      num_tokens: their tokens, special tokens included.
+    """
+
+    values: np.ndarray
+    num_rows: int
+    num_tokens: int
+
+
+def score(
+    scorer: Scorer,
+    sentences: Sequence[str],
+    metric: str = settings.PLL,
+    batch_tokens: int = settings.BATCH_TOKENS,
+    shows_progress: bool = False,
+) -> Scores:
+    """Computes the pseudo-log-likelihood of each sentence.
+
+    Args:
+      scorer: the model.
+      sentences: N sentences; equal ones are computed once.
+      metric: one of `settings.METRICS`.
+      batch_tokens: tokens of a batch; at least one row.
+      shows_progress: whether to print a progress bar.
+
+    Raises:
+      ValueError: a sentence has no token.
+    """
+    different = list(dict.fromkeys(sentences))
+    places = {sentence: place for place, sentence in enumerate(different)}
+    rows = scorer.tokenizer.encode_batch(different)
+    for sentence, ids in zip(different, rows, strict=True):
+        if not ids:
+            raise ValueError(
+                f"a sentence must have a token; received {sentence!r}, which has none"
+            )
+    fitting = [place for place, ids in enumerate(rows) if _fits(scorer, ids)]
+    found = masked_rows.make(
+        [rows[place] for place in fitting], scorer.tokenizer, metric
+    )
+    num_tokens = sum(one.input_ids.size for one in found)
+    sums = np.zeros(len(fitting))
+    with tqdm.tqdm(
+        total=num_tokens,
+        unit="token",
+        unit_scale=True,
+        dynamic_ncols=True,
+        disable=not shows_progress,
+    ) as bar:
+        for one in found:
+            length = one.input_ids.shape[1]
+            size = max(1, batch_tokens // length)
+            for first in range(0, len(one.input_ids), size):
+                last = min(first + size, len(one.input_ids))
+                _add_scores(sums, scorer, one, first, last)
+                bar.update((last - first) * length)
+    values = np.full(len(different), np.nan)
+    values[fitting] = sums
+    return Scores(
+        values[[places[sentence] for sentence in sentences]],
+        sum(len(one.input_ids) for one in found),
+        num_tokens,
+    )
+
+
+def _add_scores(
+    sums: np.ndarray,
+    scorer: Scorer,
+    rows: masked_rows.MaskedRows,
+    first: int,
+    last: int,
+) -> None:
+    """Adds the log-probabilities of rows `first` to `last` to their sentences' sums."""
+    targets = slice(*np.searchsorted(rows.target_rows, [first, last]))
+    found = scorer.score_tokens(
+        rows.input_ids[first:last],
+        rows.positions[first:last],
+        rows.target_rows[targets] - first,
+        rows.target_ids[targets],
+    )
+    # In float64: the order of the batches must not change a sum.
+    np.add.at(sums, rows.sentences[targets], found.astype(np.float64))
+
+
+def _fits(scorer: Scorer, ids: Sequence[int]) -> bool:
+    return len(ids) + 2 <= scorer.max_length
