@@ -206,8 +206,35 @@ def make_evaluation(
       num_batches: of all replicas together.
       signals: its `stop` ends an evaluation, which then returns None.
     """
-    dataset = strategies.distribute_dataset(strategy, input_fn)
-    num_rounds = -(-num_batches // strategy.num_replicas_in_sync)
+    make_sums = make_evaluation_sums(strategy, model, config, objective, signals)
+    compute = make_sums(input_fn, num_batches)
+
+    def evaluate() -> dict[str, float] | None:
+        sums = compute()
+        return None if sums is None else objective.metrics(sums)
+
+    return evaluate
+
+
+def make_evaluation_sums(
+    strategy,
+    model: tf_keras.Model,
+    config: config_lib.Config,
+    objective: objectives.Objective,
+    signals: Signals,
+) -> Callable[[input_pipeline.InputFn, int], Callable[[], dict[str, float] | None]]:
+    """Returns a function that makes evaluations, all of the same shapes, of one graph.
+
+    It takes `input_fn` and `num_batches` of `make_evaluation`, and returns a function
+    that returns the objective's sums by name, or None if the process was asked to end.
+
+    Args:
+      strategy: as those of `make_evaluation`.
+      model: the same.
+      config: the same.
+      objective: the same.
+      signals: the same.
+    """
     names = objective.sum_names
     forward = tf.function(
         lambda features: objective.batch_sums(
@@ -233,7 +260,7 @@ def make_evaluation(
         )
 
     @tf.function(autograph=False)
-    def eval_loop(iterator):
+    def eval_loop(iterator, num_rounds):
         return tf.while_loop(
             lambda index, sums: (index < num_rounds) & (sums[-1] == 0),
             lambda index, sums: (index + 1, step(iterator, sums)),
@@ -241,10 +268,14 @@ def make_evaluation(
             parallel_iterations=1,
         )[1]
 
-    def evaluate() -> dict[str, float] | None:
-        *sums, stop = eval_loop(iter(dataset)).numpy().tolist()
-        if stop:
-            return None
-        return objective.metrics(dict(zip(names, sums, strict=True)))
+    def make_sums(input_fn: input_pipeline.InputFn, num_batches: int):
+        dataset = strategies.distribute_dataset(strategy, input_fn)
+        num_rounds = tf.constant(-(-num_batches // strategy.num_replicas_in_sync))
 
-    return evaluate
+        def compute() -> dict[str, float] | None:
+            *sums, stop = eval_loop(iter(dataset), num_rounds).numpy().tolist()
+            return None if stop else dict(zip(names, sums, strict=True))
+
+        return compute
+
+    return make_sums

@@ -100,6 +100,15 @@ WRONG_VALUE = [
     ("albert_tf.predict", (_MODEL, "--output=a.csv"), "must end in .parquet or .npz"),
     ("albert_tf.predict", (_MODEL, "--output=a.npz"), "must be encode; received None"),
     ("albert_tf.predict", (_MODEL, "--input={file}", "a"), "either --input or texts"),
+    (
+        "albert_tf.pretrain",
+        (
+            *("--model_dir={new}", "--data_dir={dir}", "--set=train.num_steps=9"),
+            *("--set=train.stages=[{{'num_steps': 9}}]", "--set=train.records=wiki"),
+            "--set=optimizer.warmup_steps=0",
+        ),
+        "train.records must hold records and their manifest.json",
+    ),
     ("data_prep.demo_corpus", (), "Flag --output must have a value"),
 ]
 # These read no file that a flag names, or (Beam) need what is not installed here.
