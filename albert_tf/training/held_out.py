@@ -28,7 +28,7 @@ class HeldOut:
         objective: objectives.Objective,
         signals: loops.Signals,
     ):
-        """Takes the run's records, and what `loops.make_evaluation` does.
+        """Takes the run's records, and what `loops.make_evaluation_sums` does.
 
         Args:
           run: the stages and their records.

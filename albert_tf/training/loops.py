@@ -185,37 +185,6 @@ def _next_batch(iterator):
         return features, tf.timestamp() - began
 
 
-def make_evaluation(
-    strategy,
-    model: tf_keras.Model,
-    config: config_lib.Config,
-    objective: objectives.Objective,
-    input_fn: input_pipeline.InputFn,
-    num_batches: int,
-    signals: Signals,
-) -> Callable[[], dict[str, float] | None]:
-    """Returns a function that evaluates the model on what `input_fn` reads.
-
-    Args:
-      strategy: the devices that train.
-      model: the model.
-      config: its `train.jit_compile` says what is compiled.
-      objective: gives the sums and the metrics.
-      input_fn: batches with `example_weights`, as `input_pipeline.eval_input_fn` makes
-        them.
-      num_batches: of all replicas together.
-      signals: its `stop` ends an evaluation, which then returns None.
-    """
-    make_sums = make_evaluation_sums(strategy, model, config, objective, signals)
-    compute = make_sums(input_fn, num_batches)
-
-    def evaluate() -> dict[str, float] | None:
-        sums = compute()
-        return None if sums is None else objective.metrics(sums)
-
-    return evaluate
-
-
 def make_evaluation_sums(
     strategy,
     model: tf_keras.Model,
@@ -225,15 +194,17 @@ def make_evaluation_sums(
 ) -> Callable[[input_pipeline.InputFn, int], Callable[[], dict[str, float] | None]]:
     """Returns a function that makes evaluations, all of the same shapes, of one graph.
 
-    It takes `input_fn` and `num_batches` of `make_evaluation`, and returns a function
-    that returns the objective's sums by name, or None if the process was asked to end.
+    It takes `input_fn`, whose batches have `example_weights` as
+    `input_pipeline.eval_input_fn` makes them, and `num_batches` of all replicas
+    together. What it returns evaluates the model: it returns the objective's sums by
+    name, or None if the process was asked to end.
 
     Args:
-      strategy: as those of `make_evaluation`.
-      model: the same.
-      config: the same.
-      objective: the same.
-      signals: the same.
+      strategy: the devices that train.
+      model: the model.
+      config: its `train.jit_compile` says what is compiled.
+      objective: gives the sums.
+      signals: its `stop` ends an evaluation.
     """
     names = objective.sum_names
     forward = tf.function(
