@@ -18,7 +18,7 @@ from absl import flags
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
-from albert_tf.data import manifest as manifest_lib
+from albert_tf.data import sources
 from albert_tf.optim import batch_scaling
 from albert_tf.probing import suites
 from albert_tf.training import flags as flags_lib
@@ -29,7 +29,11 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags_lib.define(flag_values)
     flags.adopt_module_key_flags(flags_lib, flag_values)
     flags.DEFINE_string(
-        "data_dir", None, "Directory of records and their manifest.json.", flag_values
+        "data_dir",
+        None,
+        "Directory of records and their manifest.json, or of the directories that "
+        "train.records and train.stages name.",
+        flag_values,
     )
     flags.DEFINE_integer(
         "scale_to_batch_size",
@@ -82,8 +86,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         profile_steps = flags_lib.profile_steps(flag_values)
         flags_lib.refuse_second_run(flag_values)
         data_dir = flag_values.data_dir
-        manifest = manifest_lib.read_manifest(data_dir)
-        manifest_lib.check_manifest(data_dir, manifest, config)
+        sources.read(data_dir, config)
         # A run that resumes does not read it again.
         if not checkpoint_files.begun_steps(flag_values.model_dir):
             cli.require_checkpoint(flag_values, "init_checkpoint")

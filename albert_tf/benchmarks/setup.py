@@ -12,5 +12,9 @@ def build(config: config_lib.Config) -> trainer.Trainer:
 
     It skips every bad step, so that all calls of its loop take the same time.
     """
-    changes = [f"train.max_skipped_steps={_NO_LIMIT}", "train.keep_checkpoints=1"]
+    changes = [
+        f"train.max_skipped_steps={_NO_LIMIT}",
+        "train.keep_checkpoints=1",
+        "train.stages=[]",
+    ]
     return pretraining.make_trainer(config_io.override(config, changes))

@@ -12,7 +12,7 @@ from albert_tf.benchmarks import binaries, figures, setup, startup_trace
 from albert_tf.checkpoints import run_dir
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
-from albert_tf.data import schema
+from albert_tf.data import schema, sources
 from albert_tf.training import metrics_log
 from albert_tf.training import trainer as trainer_lib
 
@@ -42,7 +42,8 @@ def write_far_run(
       model_dir: the directory to write.
     """
     shutil.rmtree(model_dir, ignore_errors=True)
-    run_dir.write(trainer.config, data_dir, manifest, model_dir)
+    records = sources.of_directory(data_dir, manifest, trainer.config)
+    run_dir.write(trainer.config, [records], model_dir)
     trainer.optimizer.iterations.assign(FAR_STEP)
     trainer.make_checkpointer(model_dir).save(FAR_STEP, wait=True)
     ratios = trainer.optimizer.trust_ratios(trainer.model.trainable_variables)

@@ -42,7 +42,7 @@ _PARTS = (
     (manifest_lib, "check_manifest", "data"),
     (run_dir, "check", "data"),
     (run_dir, "write", "data"),
-    (input_pipeline, "train_input_fn", "data"),
+    (input_pipeline, "run_input_fn", "data"),
     (input_pipeline, "eval_input_fn", "data"),
     (strategies, "distribute_dataset", "data"),
     (pretraining_model, "build_pretraining_model", "model and optimizer"),
@@ -97,7 +97,7 @@ class Start:
             for owner, name, part in _PARTS:
                 patch(owner, name, lambda f, part=part: self.timed(f, part))
             patch(config_io, "load", self._ending_imports)
-            patch(loops, "make_evaluation", self._timing_evaluations)
+            patch(loops, "make_evaluation_sums", self._timing_evaluations)
             patch(loops, "make_train_loop", self._ending_after_two_calls)
             yield
 
@@ -123,7 +123,10 @@ class Start:
 
     def _timing_evaluations(self, make: Callable) -> Callable:
         def make_timed(*arguments):
-            return self.timed(make(*arguments), "evaluation before it")
+            make_sums = make(*arguments)
+            return lambda *inputs: self.timed(
+                make_sums(*inputs), "evaluation before it"
+            )
 
         return make_timed
 

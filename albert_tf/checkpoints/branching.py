@@ -6,11 +6,13 @@ loop of the other run, which is only read. The file branch.json says where it be
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 from albert_tf.checkpoints import checkpoint_files, checkpointer, run_dir, warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
+from albert_tf.data import sources as sources_lib
 
 FILE = "branch.json"
 # Settings of the model that leave its variables, and what they mean, as they are.
@@ -32,16 +34,17 @@ class Branch:
     step: int
     restarts_records: bool
 
-    def data_step(self, step: int) -> int:
-        """Returns the position in the records, in steps, after `step` steps."""
-        return step - self.step if self.restarts_records else step
+    @property
+    def records_from(self) -> int:
+        """The step at which the records are read from their beginning."""
+        return self.step if self.restarts_records else 0
 
 
 def find(
     branch_from: str,
     config: config_lib.Config,
     vocab: bytes,
-    manifest_text: bytes,
+    run: Sequence[sources_lib.StageRecords],
     model_dir: str,
 ) -> tuple[Branch | None, list[str]]:
     """Returns where a run began or is to begin, if it is a branch.
@@ -51,7 +54,7 @@ def find(
         directory says about a run that has begun counts instead.
       config: of the run.
       vocab: of its records.
-      manifest_text: of its records.
+      run: its stages and their records.
       model_dir: its directory, which need not exist.
 
     Returns:
@@ -72,7 +75,7 @@ def find(
             f"--branch_from begins a new run, and {model_dir} holds one that began "
             "otherwise. Give another --model_dir, or omit --branch_from to resume it"
         )
-    return _plan(branch_from, config, vocab, manifest_text)
+    return _plan(branch_from, config, vocab, run)
 
 
 def write(branch: Branch, model_dir: str) -> None:
@@ -97,12 +100,15 @@ def _read(path: str) -> Branch:
 
 
 def _plan(
-    branch_from: str, config: config_lib.Config, vocab: bytes, manifest_text: bytes
+    branch_from: str,
+    config: config_lib.Config,
+    vocab: bytes,
+    run: Sequence[sources_lib.StageRecords],
 ) -> tuple[Branch, list[str]]:
     path = warm_start.checkpoint_path(branch_from, "--branch_from")
     found = {
         name: warm_start.find_beside(path, name)
-        for name in (schema.CONFIG_FILE, schema.VOCAB_FILE, schema.MANIFEST_FILE)
+        for name in (schema.CONFIG_FILE, schema.VOCAB_FILE)
     }
     config_path, vocab_path = found[schema.CONFIG_FILE], found[schema.VOCAB_FILE]
     if config_path is None or vocab_path is None:
@@ -119,14 +125,18 @@ def _plan(
         )
     before = config_io.read(config_path)
     changes = _changes(before, config)
-    manifest_path = found[schema.MANIFEST_FILE]
-    is_same = manifest_path is not None and (
-        files.read_bytes(manifest_path) == manifest_text
+    step = checkpointer.step_of(path)
+    manifests = run_dir.read_manifests(os.path.dirname(config_path))
+    is_same = all(
+        manifests.get(source.name) == run_dir.read_manifests(source.data_dir)[""]
+        for records in run
+        for source in records.sources
+        if records.stage.first_step < max(step, 1)
     )
-    differing = run_dir.order_changes(before, config)
+    differing = run_dir.order_changes(before, config, step)
     branch = Branch(
         path if files.is_remote(path) else os.path.abspath(path),
-        checkpointer.step_of(path),
+        step,
         restarts_records=not is_same or bool(differing),
     )
     reading = "from the position of this step, as there"

@@ -232,6 +232,30 @@ ON_NO_PROGRESS = ("warn", "end")
 
 
 @dataclasses.dataclass(frozen=True)
+class StageConfig(validation.Section, name="train.stages"):
+    """A stage of a run: steps with batches of their own shape and records.
+
+    A stage takes `num_steps` steps. Everything else is the recipe's unless it is set:
+    `batch_size` and `accumulation_steps` that of `train`; `max_seq_length`,
+    `masked_lm_rate` and `max_predictions_per_seq` that of `data`, and `records` those
+    of `train.records`. Masks of static records were drawn when they were made; the two
+    settings of masks must be those of the records then. The learning rate is that of
+    the schedule, which knows no stages, times `learning_rate_factor`.
+    """
+
+    num_steps: int = validation.at_least(1)
+    batch_size: int | None = validation.at_least(1, default=None)
+    accumulation_steps: int | None = validation.at_least(1, default=None)
+    max_seq_length: int | None = validation.in_range(8, 65535, "[]", default=None)
+    masked_lm_rate: float | None = validation.in_range(0, 1, "()", default=None)
+    max_predictions_per_seq: int | None = validation.in_range(
+        0, 2**63, "[)", default=None
+    )
+    records: dict[str, float] = validation.weights_by_name()
+    learning_rate_factor: float = validation.above(0, default=1.0)
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainConfig(validation.Section, name="train"):
     """The training loop: batches, steps, evaluation, checkpoints and compilation.
 
@@ -241,6 +265,11 @@ class TrainConfig(validation.Section, name="train"):
     is made from `num_streams` streams of records: a multiple of the number of hosts, or
     0 for one per host. With the same number the batches are the same on any number of
     hosts. `shuffle_buffer` counts the records of a stream from which the next is drawn.
+
+    `records` are directories of records, relative to --data_dir, with weights: a batch
+    draws from each in proportion to its weight. None means --data_dir itself. `stages`
+    divide the run into parts with other batches; their steps add up to `num_steps`. No
+    stages means one, with the settings of the recipe.
 
     `eval_batch_size` counts sequences per device; `eval_batches` limits an evaluation;
     0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and
@@ -298,6 +327,8 @@ class TrainConfig(validation.Section, name="train"):
     compute_dtype: str = validation.one_of(COMPUTE_DTYPES, default="float32")
     jit_compile: str = validation.one_of(JIT_COMPILE, default="auto")
     remat: str = validation.one_of(REMATS, default="none")
+    records: dict[str, float] = validation.weights_by_name()
+    stages: tuple[StageConfig, ...] = ()
 
     def __post_init__(self):
         super().__post_init__()
@@ -310,6 +341,12 @@ class TrainConfig(validation.Section, name="train"):
             bool(self.probe_every_steps) == bool(self.probe_suite),
             "train.probe_every_steps and train.probe_suite must be set together",
             (self.probe_every_steps, self.probe_suite),
+        )
+        total = sum(stage.num_steps for stage in self.stages)
+        validation.require(
+            not self.stages or total == self.num_steps,
+            f"train.num_steps must be the sum of those of train.stages, {total}",
+            self.num_steps,
         )
 
 
@@ -334,7 +371,9 @@ class Config:
             "data.max_seq_length must not be larger than model.max_positions",
             (self.data.max_seq_length, self.model.max_positions),
         )
-        if not self.task.name:
+        if self.task.name:
+            self._check_no_stages()
+        else:
             self._check_pretraining_metric()
         validation.require(
             not (self.task.name and self.train.probe_every_steps),
@@ -342,6 +381,8 @@ class Config:
             "has no masked-LM head",
             self.train.probe_every_steps,
         )
+        for number, stage in enumerate(self.train.stages, 1):
+            self._check_stage(f"train.stages.{number}", stage)
         # With "auto" all of these may still change; the result is checked.
         if self.task.hyperparameters != "auto":
             self._check_steps()
@@ -360,6 +401,15 @@ class Config:
             (adam.warmup_steps, adam.decay_steps, num_steps),
         )
 
+    @property
+    def longest_sequence(self) -> int:
+        """The maximal tokens of a sequence in pre-training, of all stages."""
+        lengths = [stage.max_seq_length for stage in self.train.stages]
+        return max(
+            (length or self.data.max_seq_length for length in lengths),
+            default=self.data.max_seq_length,
+        )
+
     def check_pretraining(self) -> None:
         """Raises a ValueError if this is a recipe for fine-tuning."""
         validation.require(
@@ -367,6 +417,28 @@ class Config:
             "task.name must be empty in a recipe for pre-training; "
             "albert_tf.finetune trains tasks",
             self.task.name,
+        )
+
+    def _check_no_stages(self) -> None:
+        for name in ("records", "stages"):
+            value = getattr(self.train, name)
+            validation.require(
+                not value, f"train.{name} must be empty in a recipe for a task", value
+            )
+
+    def _check_stage(self, name: str, stage: StageConfig) -> None:
+        length = stage.max_seq_length or self.data.max_seq_length
+        validation.require(
+            length <= self.model.max_positions,
+            f"{name}.max_seq_length must not be larger than model.max_positions",
+            (length, self.model.max_positions),
+        )
+        batch_size = stage.batch_size or self.train.batch_size
+        num_parts = stage.accumulation_steps or self.train.accumulation_steps
+        validation.require(
+            batch_size % num_parts == 0,
+            f"{name}.batch_size must be a multiple of its accumulation_steps",
+            (batch_size, num_parts),
         )
 
     def _check_pretraining_metric(self) -> None:

@@ -4,18 +4,15 @@ A recipe is a Python file (`configs/NAME.py`). A run writes its resolved configu
 as `config.json`, which is accepted wherever a recipe is.
 """
 
-import ast
 import dataclasses
-import difflib
 import importlib.util
 import json
 import os
-import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
+from albert_tf.core import files, setting_types
 
 # Settings of before that have another name now: old key -> new key, and the new words
 # for values that changed too. Files with the old names are still read.
@@ -25,6 +22,8 @@ _RENAMED: dict[str, tuple[str, dict[str, str]]] = {
     "task.selection_rate": ("task.selection_fraction", {}),
     "task.bad_examples": ("task.on_bad_example", {"refuse": "error"}),
 }
+# The start of keys such as train.stages.2.batch_size.
+_STAGES = "train.stages."
 
 
 def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
@@ -33,7 +32,9 @@ def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
     Args:
       path: a recipe (`configs/NAME.py`) or a `config.json` that a run wrote. Empty
         means the defaults.
-      overrides: `key.sub=value` strings; later ones win.
+      overrides: `key.sub=value` strings; later ones win. `train.stages.2.batch_size`
+        is a setting of the second stage; `train.stages` are all of them, as a Python
+        list of dictionaries.
 
     Raises:
       ValueError: the file is missing or not a recipe, or an override names an unknown
@@ -86,8 +87,8 @@ def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.
         key, separator, value = text.partition("=")
         if not separator:
             raise ValueError(f"--set must read key.sub=value; received {text!r}")
-        section, field = _find_field(key)
-        values[section][field.name] = _parse(key, value, field.type)
+        target, name, type_ = _find_target(values, key)
+        target[name] = setting_types.parse(key, value, type_)
         given.append(key)
     if values["task"]["hyperparameters"] == "auto":
         values["task"]["given_settings"] += given
@@ -183,6 +184,29 @@ def _find_field(key: str) -> tuple[str, dataclasses.Field]:
     raise ValueError(_unknown_key(key))
 
 
+def _find_target(
+    values: Mapping[str, Any], key: str
+) -> tuple[dict[str, Any], str, Any]:
+    """Returns the dictionary that holds a setting, its name there, and its type."""
+    if not key.startswith(_STAGES):
+        section, field = _find_field(key)
+        return values[section], field.name, field.type
+    number, _, name = key.removeprefix(_STAGES).partition(".")
+    stages = values["train"]["stages"]
+    count = len(stages) if isinstance(stages, list | tuple) else 0
+    types = {f.name: f.type for f in dataclasses.fields(config_lib.StageConfig)}
+    if name not in types:
+        known = [f"{_STAGES}{number}.{known}" for known in types]
+        raise ValueError(setting_types.unknown(key, known))
+    is_stage = number.isdigit() and 1 <= int(number) <= count
+    if not is_stage or not isinstance(stages[int(number) - 1], dict):
+        raise ValueError(
+            f"{key} must have the number of a stage, of which there are {count}; "
+            f"received {number!r}. The setting train.stages holds all of them"
+        )
+    return stages[int(number) - 1], name, types[name]
+
+
 def _unknown_key(key: str) -> str:
     if key in _RENAMED:
         return f"unknown setting {key!r}; its name is now {_RENAMED[key][0]!r}"
@@ -191,53 +215,11 @@ def _unknown_key(key: str) -> str:
         for section, cls in _SECTIONS.items()
         for field in dataclasses.fields(cls)
     ]
-    by_last_part = {name.split(".")[1]: name for name in known}
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    if not close:
-        last = difflib.get_close_matches(
-            key.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.0
-        )
-        close = [by_last_part[last[0]]]
-    return f"unknown setting {key!r}; the nearest valid one is {close[0]!r}"
-
-
-def _parse(key: str, text: str, type_: Any) -> Any:
-    """Converts a command-line value to the type of its field."""
-    if type_ is str:
-        return text
-    if type_ is bool:
-        if text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        raise ValueError(f"{key} must be true or false; received {text!r}")
-    if typing.get_origin(type_) is tuple and not text.startswith(("(", "[")):
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError) as error:
-        raise ValueError(
-            f"{key} must be {_type_name(type_)}; received {text!r}"
-        ) from error
-    if type_ is int and isinstance(value, float) and value.is_integer():
-        return int(value)  # 1e5 reads well for a number of steps
-    return value
+    return setting_types.unknown(key, known)
 
 
 def _check(key: str, value: Any) -> Any:
-    """Returns `value` as the type of the field `key`; floats may be integers."""
-    type_: Any = _find_field(key)[1].type
-    if type_ is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if typing.get_origin(type_) is tuple:
-        if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
-            return tuple(value)
-    elif isinstance(value, type_) and not (type_ is int and isinstance(value, bool)):
-        return value
-    raise ValueError(f"{key} must be {_type_name(type_)}; received {value!r}")
-
-
-def _type_name(type_: Any) -> str:
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
-    return names.get(type_, "a list of texts, such as en,de")
+    return setting_types.check(key, value, _find_field(key)[1].type)
 
 
 def _load_recipe(path: str) -> config_lib.Config:

@@ -9,7 +9,8 @@
 """
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 _RULE = "rule"
@@ -35,9 +36,10 @@ class Section:
           ValueError: one does not hold; names the setting, the rule and the value.
         """
         for field in dataclasses.fields(self):
-            if _RULE in field.metadata:
+            value = getattr(self, field.name)
+            is_unset = value is None and field.default is None
+            if _RULE in field.metadata and not is_unset:
                 holds, rule = field.metadata[_RULE]
-                value = getattr(self, field.name)
                 require(holds(value), f"{self._section}.{field.name} {rule}", value)
 
 
@@ -47,8 +49,8 @@ def one_of(choices: tuple[str, ...], *, default: str) -> Any:
     return _setting(lambda value: value in (*choices, default), rule, default)
 
 
-def at_least(least: float, *, default: Any) -> Any:
-    """A number that is not smaller than `least`."""
+def at_least(least: float, *, default: Any = dataclasses.MISSING) -> Any:
+    """A number that is not smaller than `least`; required if there is no default."""
     return _setting(lambda value: value >= least, f"must be at least {least}", default)
 
 
@@ -100,3 +102,18 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 def _setting(holds: Callable[[Any], bool], rule: str, default: Any) -> Any:
     """A dataclass field with a rule: a function of the value, and its description."""
     return dataclasses.field(default=default, metadata={_RULE: (holds, rule)})
+
+
+def weights_by_name() -> Any:
+    """Names with their weights, numbers above 0; none by default."""
+
+    def holds(value: Mapping[str, float]) -> bool:
+        return all(map(str.strip, value)) and all(
+            0 < weight < math.inf for weight in value.values()
+        )
+
+    rule = "must be names, each with a weight above 0"
+    # Not hashed, because a dictionary cannot be; equal sections are equal all the same.
+    return dataclasses.field(
+        default_factory=dict, hash=False, metadata={_RULE: (holds, rule)}
+    )

@@ -1,5 +1,6 @@
 """tf.data pipelines from record shards to batches, for training and evaluation."""
 
+import collections
 import os
 from collections.abc import Callable, Sequence
 
@@ -7,7 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import stages as stages_lib
+from albert_tf.data import mixture as mixture_lib
 from albert_tf.data import record_parser, schema, shard_order
+from albert_tf.data import sources as sources_lib
 
 _WITHOUT_END = tf.data.INFINITE_CARDINALITY
 
@@ -20,6 +24,17 @@ def train_input_fn(
     config: config_lib.Config,
     first_step: int = 0,
 ) -> InputFn:
+    """Returns an input function of a run that reads one directory, in one stage.
+
+    It is that of `run_input_fn`.
+    """
+    run = (sources_lib.of_directory(data_dir, manifest, config),)
+    return run_input_fn(run, first_step)
+
+
+def run_input_fn(
+    run: Sequence[sources_lib.StageRecords], first_step: int = 0, begin: int = 0
+) -> InputFn:
     """Returns an input function of endless training batches from step `first_step`.
 
     A global batch is made of equal parts, one from each stream of records. The streams
@@ -29,34 +44,50 @@ def train_input_fn(
     and with the same `train.num_streams`, hosts and devices only divide the same
     batches in another way.
 
+    The batches are those of the stage of the step after `first_step`. A stage begins
+    with the first epoch of its records, or where the last stage that read them stopped.
+
+    Args:
+      run: the stages of the run and their records.
+      first_step: steps of the run before the first batch.
+      begin: the step at which reading began, from the beginning of all records.
+
     Returns:
       A function of an input context, whose batches are those of one replica after
       another: the features of `schema.model_features`, with static shapes. It raises a
-      ValueError if batches or shards cannot be divided.
+      ValueError if the batches or shards of any stage cannot be divided.
     """
-    num_records = [s.num_records for s in manifest.splits[schema.TRAIN].shards]
-    run, parser = config.train, record_parser.Parser(manifest, config.data)
+    stage = stages_lib.after([records.stage for records in run], first_step)
+    read = [
+        (records, _num_steps(records.stage, stage, first_step, begin))
+        for records in run[: stage.number]
+    ]
+    settings, sources = stage.config.train, read[-1][0].sources
+    parser = record_parser.Parser(sources[0].manifest, stage.config.data)
+    # Part of the keys of masks, so that no later stage draws those masks again.
+    first_key = sum(
+        num_steps
+        for records, num_steps in read
+        if {s.data_dir for s in records.sources} & {s.data_dir for s in sources}
+    )
 
     def input_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
         num_hosts, num_replicas = (
             context.num_input_pipelines,
             context.num_replicas_in_sync,
         )
-        check_division(run, len(num_records), num_hosts, num_replicas)
-        num_streams = run.num_streams or num_hosts
+        for records in run:
+            _check_stage(records, num_hosts, num_replicas)
+        num_streams = settings.num_streams or num_hosts
         streams_per_host = num_streams // num_hosts
         first_stream = context.input_pipeline_id * streams_per_host
-        part_size = run.batch_size // num_streams
-        num_read = first_step * part_size
-        orders = [
-            shard_order.ShardOrder(num_records, run.seed, number, num_streams)
+        part_size = settings.batch_size // num_streams
+        streams = [
+            _stream(read, number, num_streams)
             for number in range(first_stream, first_stream + streams_per_host)
         ]
-        streams = [
-            _stream(data_dir, manifest, run, order, num_read) for order in orders
-        ]
         parts = [stream.batch(part_size, drop_remainder=True) for stream in streams]
-        shape = [num_replicas // num_hosts, run.batch_size // num_replicas]
+        shape = [num_replicas // num_hosts, settings.batch_size // num_replicas]
         # Rows of the host's records in the global batch: part of the keys of masks.
         rows = first_stream * part_size + np.arange(np.prod(shape)).reshape(shape)
 
@@ -67,9 +98,9 @@ def train_input_fn(
             return tf.data.Dataset.from_tensor_slices((records, steps, rows))
 
         def parse(records, step, rows):
-            return parser.parse(records, _keys([run.seed, step], rows))
+            return parser.parse(records, _keys([settings.seed, step], rows))
 
-        batches = tf.data.Dataset.zip(tuple(parts)).enumerate(first_step)
+        batches = tf.data.Dataset.zip(tuple(parts)).enumerate(first_key)
         # Parsed as a batch, with one call of parse_example.
         return (
             batches.flat_map(divide)
@@ -83,10 +114,38 @@ def train_input_fn(
     return input_fn
 
 
+def _num_steps(
+    earlier: stages_lib.Stage, stage: stages_lib.Stage, step: int, begin: int
+) -> int:
+    """Returns how many steps of a stage were read before a step of `stage`."""
+    end = step if earlier is stage else earlier.last_step
+    return max(end - max(earlier.first_step, begin), 0)
+
+
+def _check_stage(
+    records: sources_lib.StageRecords, num_hosts: int, num_replicas: int
+) -> None:
+    for source in records.sources:
+        num_shards = len(source.manifest.splits[schema.TRAIN].shards)
+        run, prefix = records.stage.config.train, records.stage.prefix
+        check_division(run, num_shards, num_hosts, num_replicas, prefix)
+
+
 def check_division(
-    run: config_lib.TrainConfig, num_shards: int, num_hosts: int, num_replicas: int
+    run: config_lib.TrainConfig,
+    num_shards: int,
+    num_hosts: int,
+    num_replicas: int,
+    prefix: str = "train",
 ) -> None:
     """Checks that batches and shards can be divided among hosts and devices.
+
+    Args:
+      run: the settings, or those of a stage.
+      num_shards: of a directory of records.
+      num_hosts: that read records.
+      num_replicas: that share a batch.
+      prefix: of the keys of the settings, for errors.
 
     Raises:
       ValueError: they cannot.
@@ -106,26 +165,79 @@ def check_division(
     for what, divisor in (
         ("streams", num_streams),
         (
-            "devices times train.accumulation_steps",
+            f"devices times {prefix}.accumulation_steps",
             num_replicas * run.accumulation_steps,
         ),
     ):
         if run.batch_size % divisor:
             raise ValueError(
-                f"train.batch_size must be a multiple of the number of {what}; "
+                f"{prefix}.batch_size must be a multiple of the number of {what}; "
                 f"received {run.batch_size} and {divisor}"
             )
 
 
-def _stream(
-    data_dir: str,
-    manifest: schema.Manifest,
+# Stages with their numbers of steps, up to the one that is read.
+_Read = Sequence[tuple[sources_lib.StageRecords, int]]
+
+
+def _stream(read: _Read, stream: int, num_streams: int) -> tf.data.Dataset:
+    """Returns the endless records of a stream of the last stage, string scalars.
+
+    Args:
+      read: the stages so far, and how many steps of each were read.
+      stream: the number of the stream.
+      num_streams: of the run.
+    """
+    num_read = _num_read(read, stream, num_streams)
+    records, steps = read[-1]
+    settings = records.stage.config.train
+    datasets = []
+    for source in records.sources:
+        num_records = [
+            shard.num_records for shard in source.manifest.splits[schema.TRAIN].shards
+        ]
+        order = shard_order.ShardOrder(num_records, settings.seed, stream, num_streams)
+        datasets.append(
+            _source_stream(source, settings, order, num_read[source.data_dir])
+        )
+    if len(datasets) == 1:
+        return datasets[0]
+    turns = _mixture(records, stream, num_streams).turns_after(
+        steps * (settings.batch_size // num_streams)
+    )
+    return tf.data.Dataset.choose_from_datasets(
+        datasets, tf.data.Dataset.from_tensor_slices(turns).repeat()
+    )
+
+
+def _num_read(read: _Read, stream: int, num_streams: int) -> collections.Counter[str]:
+    """Returns how many records a stream has read of each directory."""
+    num_read: collections.Counter[str] = collections.Counter()
+    for records, num_steps in read:
+        part_size = records.stage.config.train.batch_size // num_streams
+        drawn = _mixture(records, stream, num_streams).num_drawn(num_steps * part_size)
+        for source, count in zip(records.sources, drawn, strict=True):
+            num_read[source.data_dir] += count
+    return num_read
+
+
+def _mixture(
+    records: sources_lib.StageRecords, stream: int, num_streams: int
+) -> mixture_lib.Mixture:
+    weights = [source.weight for source in records.sources]
+    part_size = records.stage.config.train.batch_size // num_streams
+    return mixture_lib.Mixture(weights, stream, part_size)
+
+
+def _source_stream(
+    source: sources_lib.Source,
     run: config_lib.TrainConfig,
     order: shard_order.ShardOrder,
     num_read: int,
 ) -> tf.data.Dataset:
-    """Returns the endless records of a stream after `num_read`, string scalars."""
-    paths = tf.constant(_paths(data_dir, manifest.splits[schema.TRAIN].shards))
+    """Returns the endless records of a stream of a source after `num_read`."""
+    manifest = source.manifest
+    paths = tf.constant(_paths(source.data_dir, manifest.splits[schema.TRAIN].shards))
 
     def piece_records(shard, first, count):
         path = tf.gather(paths, shard)

@@ -5,6 +5,7 @@ Free of TensorFlow, so that data_prep reads manifests with it too.
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.core import config as config_lib
@@ -12,8 +13,12 @@ from albert_tf.core import files
 from albert_tf.data import schema
 
 
-def read_manifest(data_dir: str) -> schema.Manifest:
+def read_manifest(data_dir: str, setting: str = "--data_dir") -> schema.Manifest:
     """Reads the manifest of a directory of records.
+
+    Args:
+      data_dir: the directory.
+      setting: what names it, for the error.
 
     Raises:
       ValueError: there is none, or it is damaged; names the file.
@@ -21,7 +26,7 @@ def read_manifest(data_dir: str) -> schema.Manifest:
     path = os.path.join(data_dir, schema.MANIFEST_FILE)
     if not files.exists(path):
         raise ValueError(
-            f"--data_dir must hold records and their {schema.MANIFEST_FILE}; "
+            f"{setting} must hold records and their {schema.MANIFEST_FILE}; "
             f"{path} does not exist. Make them with data_prep.create_pretraining_data"
         )
     try:
@@ -52,9 +57,18 @@ def _require_type(name: str, value: Any, expected: Any) -> None:
 
 
 def check_manifest(
-    data_dir: str, manifest: schema.Manifest, config: config_lib.Config
+    data_dir: str,
+    manifest: schema.Manifest,
+    config: config_lib.Config,
+    keys: Mapping[str, str] | None = None,
 ) -> None:
     """Compares the manifest with the configuration, and with the sizes of the shards.
+
+    Args:
+      data_dir: the directory of the records.
+      manifest: theirs.
+      config: the recipe, or that of a stage.
+      keys: settings that are named in place of others, by these: those of a stage.
 
     Raises:
       ValueError: names what differs, both values, and the fix.
@@ -82,6 +96,7 @@ def check_manifest(
             )
         )
     for what, key, configured, recorded in rows:
+        key = (keys or {}).get(key, key)
         if configured != recorded:
             raise ValueError(
                 f"the {what} of the records in {data_dir} is {recorded}, but {key} "

@@ -18,6 +18,7 @@ _REASONS = {
     2: " (it cut sentences to make pairs, so that punctuation revealed labels of pairs)"
 }
 MANIFEST_FILE = "manifest.json"
+MANIFESTS_FILE = "manifests.json"  # of a run that reads several directories, by name
 VOCAB_FILE = "vocab.model"
 CONFIG_FILE = "config.json"
 CHECKPOINT_FILE = "checkpoint"  # names the newest checkpoint of a run

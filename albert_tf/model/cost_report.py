@@ -11,6 +11,7 @@ from typing import Any
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
+from albert_tf.core import stages as stages_lib
 from albert_tf.model import costs as costs_lib
 from albert_tf.model import paper_sizes
 
@@ -76,26 +77,55 @@ def describe_all(
 def _with_settings(
     name: str, config: config_lib.Config, num_replicas: int
 ) -> dict[str, Any]:
-    costs = costs_lib.recipe_costs(config, num_replicas)
-    run = config.train
+    stages = stages_lib.split(config)
+    found = [costs_lib.recipe_costs(stage.config, num_replicas) for stage in stages]
+    # Of several stages, the one that needs most memory.
+    place = max(range(len(stages)), key=lambda i: found[i].activation_bytes.total)
+    costs, shown = found[place], stages[place].config
+    of_stages = {
+        "stages": [
+            _stage_values(stage, costs)
+            for stage, costs in zip(stages, found, strict=True)
+        ],
+        "described_stage": place + 1,
+    }
     return {
         "name": name,
         "model": dataclasses.asdict(config.model),
         "training": {
-            "num_steps": run.num_steps,
-            "batch_size": run.batch_size,
-            "accumulation_steps": run.accumulation_steps,
+            "num_steps": config.train.num_steps,
+            "batch_size": shown.train.batch_size,
+            "accumulation_steps": shown.train.accumulation_steps,
             "num_replicas": num_replicas,
-            "max_seq_length": config.data.max_seq_length,
-            "num_predictions": config.data.num_predictions,
-            "compute_dtype": run.compute_dtype,
-            "remat": run.remat,
+            "max_seq_length": shown.data.max_seq_length,
+            "num_predictions": shown.data.num_predictions,
+            "compute_dtype": shown.train.compute_dtype,
+            "remat": shown.train.remat,
         },
         **costs_lib.to_dict(costs),
+        "training_flops": sum(
+            stage.num_steps * costs.step_flops.total
+            for stage, costs in zip(stages, found, strict=True)
+        ),
+        **(of_stages if config.train.stages else {}),
         "paper": {
             printed: paper_sizes.reading(printed, costs.parameters)
             for printed in paper_sizes.printed_sizes(config.model)
         },
+    }
+
+
+def _stage_values(stage: stages_lib.Stage, costs: costs_lib.Costs) -> dict[str, Any]:
+    return {
+        "num_steps": stage.num_steps,
+        "batch_size": stage.config.train.batch_size,
+        "accumulation_steps": stage.config.train.accumulation_steps,
+        "max_seq_length": stage.config.data.max_seq_length,
+        "num_predictions": stage.config.data.num_predictions,
+        "tokens_per_step": costs.tokens_per_step,
+        "step_flops": costs.step_flops.total,
+        "training_flops": stage.num_steps * costs.step_flops.total,
+        "activation_bytes": costs.activation_bytes.total,
     }
 
 
@@ -134,7 +164,8 @@ def show(values: Mapping[str, Any]) -> str:
         f"E {model['embedding_size']:,}, {model['num_heads']} heads, "
         f"F {model['intermediate_size']:,}, V {model['vocab_size']:,}, "
         f"shared: {_sharing(model)}",
-        f"{training['num_steps']:,} steps of {training['batch_size']:,} sequences, "
+        *_stage_lines(values),
+        f"{_described_steps(values):,} steps of {training['batch_size']:,} sequences, "
         f"{training['max_seq_length']} tokens ({values['tokens_per_step']:,} a step), "
         f"{training['num_predictions']} predictions",
         f"{training['compute_dtype']}, remat {training['remat']}, replicas "
@@ -150,6 +181,32 @@ def show(values: Mapping[str, Any]) -> str:
     for printed, reading in values["paper"].items():
         lines += ["", f"the paper prints {printed}: {reading}"]
     return "\n".join(lines)
+
+
+def _stage_lines(values: Mapping[str, Any]) -> list[str]:
+    """Returns a line for each stage, if the recipe names any."""
+    stages = values.get("stages", [])
+    lines = [
+        f"stage {number}: {stage['num_steps']:,} steps of {stage['batch_size']:,} "
+        f"sequences, {stage['max_seq_length']} tokens; a step "
+        f"{_scaled(stage['step_flops'], 'FLOP')}, all "
+        f"{_scaled(stage['training_flops'], 'FLOP')}, activations of a replica "
+        f"{_scaled(stage['activation_bytes'], 'B')}"
+        for number, stage in enumerate(stages, 1)
+    ]
+    if lines:
+        lines.append(
+            f"below: stage {values['described_stage']}, which needs most memory; "
+            '"all steps" are those of all stages'
+        )
+    return lines
+
+
+def _described_steps(values: Mapping[str, Any]) -> int:
+    """Returns the steps of the recipe, or of the stage that is described."""
+    if "stages" in values:
+        return values["stages"][values["described_stage"] - 1]["num_steps"]
+    return values["training"]["num_steps"]
 
 
 def show_all(recipes: Sequence[Mapping[str, Any]]) -> str:

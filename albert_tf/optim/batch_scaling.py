@@ -13,6 +13,7 @@ def scale(config: config_lib.Config, batch_size: int) -> tuple[config_lib.Config
     number of warmup steps stays, as LAMB's authors do (You et al., 2019: square-root
     scaling with linear-epoch warmup); the number of steps is inversely proportional, so
     that the run sees as many sequences as before. So are `optimizer.decay_steps`.
+    Batches and steps of stages change by the same factors.
 
     Raises:
       ValueError: the batch size is below 1, or the scaled settings contradict others.
@@ -23,8 +24,15 @@ def scale(config: config_lib.Config, batch_size: int) -> tuple[config_lib.Config
         )
     run, optimizer = config.train, config.optimizer
     ratio = batch_size / run.batch_size
+    stages = tuple(
+        _scale_stage(stage, batch_size, run.batch_size) for stage in run.stages
+    )
+    num_steps = max(1, round(run.num_steps / ratio))
     scaled_run = dataclasses.replace(
-        run, batch_size=batch_size, num_steps=max(1, round(run.num_steps / ratio))
+        run,
+        batch_size=batch_size,
+        num_steps=sum(s.num_steps for s in stages) if stages else num_steps,
+        stages=stages,
     )
     # The decay stays the same share of the run.
     decay_steps = min(math.ceil(optimizer.decay_steps / ratio), scaled_run.num_steps)
@@ -45,3 +53,20 @@ def scale(config: config_lib.Config, batch_size: int) -> tuple[config_lib.Config
     if decay_steps:
         line += f", {decay_steps:,} of decay (from {optimizer.decay_steps:,})"
     return scaled, line
+
+
+def _scale_stage(
+    stage: config_lib.StageConfig, new: int, old: int
+) -> config_lib.StageConfig:
+    """Scales a stage as a recipe whose batch size changes from `old` to `new`."""
+    batch_size = stage.batch_size
+    if batch_size is not None:
+        batch_size, rest = divmod(batch_size * new, old)
+        if rest:
+            raise ValueError(
+                "--scale_to_batch_size must make the batch of each stage a whole "
+                f"number; received {new}, and a stage has {stage.batch_size} where "
+                f"train.batch_size is {old}"
+            )
+    num_steps = max(1, round(stage.num_steps * old / new))
+    return dataclasses.replace(stage, batch_size=batch_size, num_steps=num_steps)

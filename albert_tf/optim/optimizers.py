@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import stages as stages_lib
 from albert_tf.optim import averaging, schedule
 
 
@@ -269,11 +270,12 @@ def create(
     num_steps: int,
     compiled: bool = False,
     rate_scales: Mapping[str, float] | None = None,
+    stages: Sequence[stages_lib.Stage] = (),
 ) -> AdamW:
     """Returns the optimizer of a run of `num_steps` steps, with its schedule."""
     optimizer_class = {"lamb": Lamb, "adamw": AdamW}[config.name]
     return optimizer_class(
-        learning_rate=schedule.WarmupDecay(config, num_steps),
+        learning_rate=schedule.create(config, num_steps, stages),
         weight_decay_rate=config.weight_decay_rate,
         beta_1=config.beta_1,
         beta_2=config.beta_2,

@@ -1,11 +1,13 @@
 """The learning rate: linear warmup, then decay."""
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import stages as stages_lib
 
 
 class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
@@ -59,3 +61,35 @@ class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
                 return 1.0 - tf.sqrt(progress)
             case _:
                 return (1.0 - progress) ** self._optimizer.decay_power
+
+
+class StagedRate(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule times the factor of each stage (`train.stages`)."""
+
+    def __init__(
+        self,
+        schedule: tf_keras.optimizers.schedules.LearningRateSchedule,
+        stages: Sequence[stages_lib.Stage],
+    ):
+        """Takes a schedule and the stages of the run."""
+        self._schedule = schedule
+        self._last_steps = [stage.last_step for stage in stages[:-1]]
+        self._factors = [stage.learning_rate_factor for stage in stages]
+
+    def __call__(self, step):
+        """Returns a float32 scalar for `step`, an integer scalar counted from 0."""
+        has_ended = tf.cast(step, tf.int64) >= tf.constant(self._last_steps, tf.int64)
+        number = tf.math.count_nonzero(has_ended)
+        return self._schedule(step) * tf.gather(self._factors, number)
+
+
+def create(
+    optimizer: config_lib.OptimizerConfig,
+    num_steps: int,
+    stages: Sequence[stages_lib.Stage] = (),
+) -> tf_keras.optimizers.schedules.LearningRateSchedule:
+    """Returns the schedule of a run of `num_steps` steps, maybe in stages."""
+    schedule = WarmupDecay(optimizer, num_steps)
+    if all(stage.learning_rate_factor == 1.0 for stage in stages):
+        return schedule
+    return StagedRate(schedule, stages)

@@ -52,8 +52,14 @@ def export_step(config: config_lib.Config, global_batch: int, folder: str) -> No
 
 def make_trainer(config: config_lib.Config, global_batch: int) -> trainer_lib.Trainer:
     """Returns a trainer that computes as on an accelerator."""
-    # "on" is what "auto" is there.
-    settings = (f"train.batch_size={global_batch}", "train.jit_compile=on")
+    settings = (
+        f"train.batch_size={global_batch}",
+        # What "auto" is there.
+        "train.jit_compile=on",
+        # One step is exported: of stages, with the longest sequences.
+        "train.stages=[]",
+        f"data.max_seq_length={config.longest_sequence}",
+    )
     config = config_io.override(config, settings)
     strategy = strategies.create_strategy("one_device")
     return pretraining.make_trainer(config, strategy=strategy)

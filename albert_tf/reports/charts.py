@@ -137,12 +137,16 @@ Axes = Panel | Matrix | Points | Bars | Histogram
 
 
 class Picture(NamedTuple):
-    """One picture; `name` is the file name without theme suffix and .png."""
+    """One picture; `name` is the file name without theme suffix and .png.
+
+    Over steps, each of `boundaries` gets a thin vertical line: a stage ends there.
+    """
 
     name: str
     caption: str
     panels: tuple[Axes, ...]
     note: str = ""
+    boundaries: tuple[int, ...] = ()
 
     @property
     def is_over_steps(self) -> bool:
@@ -163,6 +167,7 @@ def draw(picture: Picture, last_step: int, theme: Theme) -> bytes:
         match panel:
             case Panel():
                 _draw_lines(axes, panel, theme)
+                _draw_boundaries(axes, picture.boundaries, theme)
                 _set_axes(axes, panel, last_step)
                 is_lowest = place == len(picture.panels)
                 axes.tick_params(labelbottom=is_lowest)
@@ -229,6 +234,15 @@ def _draw_lines(axes: axes_lib.Axes, panel: Panel, theme: Theme) -> None:
         axes.axvline(
             panel.marked_step, color=theme.ink, ls=":", lw=1.2, label=panel.marked_label
         )
+
+
+def _draw_boundaries(
+    axes: axes_lib.Axes, boundaries: Iterable[int], theme: Theme
+) -> None:
+    for place, step in enumerate(boundaries):
+        # An underscore hides a label: one line stands for all in the legend.
+        label = "_boundary" if place else "end of a stage"
+        axes.axvline(step, color=theme.ink, ls="-.", lw=0.8, label=label)
 
 
 def _set_axes(axes: axes_lib.Axes, panel: Panel, last_step: int) -> None:

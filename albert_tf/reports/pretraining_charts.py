@@ -30,12 +30,15 @@ _BAND_NOTE = (
 Rows = Sequence[Mapping[str, Any]]
 
 
-def pictures(rows: Rows, entropy: float | None) -> tuple[charts.Picture, ...]:
+def pictures(
+    rows: Rows, entropy: float | None, boundaries: Sequence[int] = ()
+) -> tuple[charts.Picture, ...]:
     """Returns the pictures for which the rows have values.
 
     Args:
       rows: of metrics.jsonl, by step.
       entropy: of held-out tokens without context, in nats a masked token, if known.
+      boundaries: the steps at which a stage ends and another begins.
     """
     found = (
         *_results(rows, entropy),
@@ -78,7 +81,11 @@ def pictures(rows: Rows, entropy: float | None) -> tuple[charts.Picture, ...]:
             },
         ),
     )
-    return tuple(picture for picture in found if picture.panels)
+    return tuple(
+        picture._replace(boundaries=tuple(boundaries))
+        for picture in found
+        if picture.panels
+    )
 
 
 def _picture(name: str, panels: Mapping[str, charts.Panel]) -> charts.Picture:
@@ -117,6 +124,31 @@ def _results(rows: Rows, entropy: float | None) -> Iterable[charts.Picture]:
     )
     pairs = charts.Panel("accuracy", lines, 0.5, "by chance", y_format=charts.SHARE)
     yield _picture("grammar-probe", {"Minimal pairs of grammar": pairs})
+    yield _picture(
+        "mlm-by-source",
+        {
+            "MLM loss by source of the records, held-out": charts.Panel(
+                "MLM loss", _lines_by_source(rows, "mlm_loss")
+            ),
+            "accuracy": charts.Panel(
+                "MLM accuracy",
+                _lines_by_source(rows, "mlm_accuracy"),
+                y_format=charts.SHARE,
+            ),
+        },
+    )
+
+
+def _lines_by_source(rows: Rows, metric: str) -> tuple[charts.Line, ...]:
+    """Returns a line for each source of a mixture, such as that of mlm_loss/wiki."""
+    heldout = (row for row in rows if row["split"] == schema.HELDOUT)
+    prefix = f"{metric}/"
+    names = dict.fromkeys(n for row in heldout for n in row if n.startswith(prefix))
+    return tuple(
+        line._replace(color=place)
+        for place, name in enumerate(names)
+        for line in _line(rows, schema.HELDOUT, name, name.removeprefix(prefix))
+    )
 
 
 def _accuracy(y_label: str, rows: Rows, metric: str) -> charts.Panel:

@@ -7,6 +7,7 @@ from typing import Any
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, validation
+from albert_tf.core import stages as stages_lib
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from albert_tf.reports import html, pretraining_charts
@@ -53,7 +54,9 @@ def write(output_dir: str, model_dir: str) -> str:
     alarm = None
     if (manifest := _read_manifest(model_dir)) is not None:
         html.check_rows(rows)
-        alarm = guard.find_alarm(rows, config, manifest)
+        last_step = max((row["step"] for row in rows), default=0)
+        stage = stages_lib.leading_to(stages_lib.split(config), last_step)
+        alarm = guard.find_alarm(rows, stage.config, manifest, stage.first_step)
         summary.setdefault("heldout_unigram_entropy", manifest.heldout_unigram_entropy)
     return write_report(output_dir, summary, rows, config, alarm.line if alarm else "")
 
@@ -94,8 +97,13 @@ def write_report(
     """
     summary = _check(summary, rows)
     rows = sorted(rows, key=lambda row: row["step"])
-    pictures = pretraining_charts.pictures(rows, summary.get("heldout_unigram_entropy"))
     last_step = rows[-1]["step"] if rows else 0
+    ends = [stage.last_step for stage in stages_lib.split(config)[:-1]]
+    pictures = pretraining_charts.pictures(
+        rows,
+        summary.get("heldout_unigram_entropy"),
+        [step for step in ends if step < last_step],
+    )
     values = {**_values(summary, rows, config), "alarm": alarm}
     return html.write(output_dir, _TEMPLATE_FILE, pictures, last_step, values)
 
@@ -144,6 +152,7 @@ def _values(
         "summary": summary,
         "config": config,
         "config_json": config_io.to_json(config),
+        "stages": stages_lib.split(config) if config.train.stages else (),
         "steps": summary.get("steps", rows[-1]["step"] if rows else 0),
         "before": summary.get("before") or before,
         "after": summary.get("after") or after,
@@ -165,6 +174,7 @@ def _teraflops(value: float) -> str:
 # Metrics of the last row of training, their labels and formats.
 _LAST_ROW: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("step", "step", "{:,}".format),
+    ("stage", "stage", "{:,}".format),
     ("mlm_loss", "MLM loss", "{:.4f} nats a masked token".format),
     ("mlm_accuracy", "MLM accuracy", "{:.1%}".format),
     ("sentence_order_loss", "sentence-order loss", "{:.4f} nats a pair".format),

@@ -179,6 +179,7 @@ def read_run(
         )
     if compute_dtype:
         config = _with(config, "train", compute_dtype=compute_dtype)
+    config = _with(config, "data", max_seq_length=config.longest_sequence)
     if fixed_length:
         if fixed_length > config.model.max_positions:
             raise ValueError(

@@ -66,25 +66,34 @@ def notes(manifest: schema.Manifest) -> list[str]:
     ]
 
 
-def judged_from(config: config_lib.Config) -> int:
-    """Returns the step from which the held-out loss is judged."""
+def judged_from(config: config_lib.Config, first_step: int = 0) -> int:
+    """Returns the step from which the held-out loss is judged.
+
+    Args:
+      config: of the run, or of a stage.
+      first_step: at which the stage begins.
+    """
     run = config.train
     after_warmup = max(JUDGED_STEPS, round(JUDGED_SHARE * run.num_steps))
     enough_tokens = -(-JUDGED_TOKENS // causes.tokens_a_step(config))
-    step = max(config.optimizer.warmup_steps + after_warmup, enough_tokens)
-    return min(step, run.num_steps)
+    warm = max(config.optimizer.warmup_steps, first_step)
+    return min(max(warm + after_warmup, first_step + enough_tokens), run.num_steps)
 
 
 def find_alarm(
-    rows: Rows, config: config_lib.Config, manifest: schema.Manifest
+    rows: Rows,
+    config: config_lib.Config,
+    manifest: schema.Manifest,
+    first_step: int = 0,
 ) -> Alarm | None:
     """Judges a run by its rows so far.
 
     Args:
       rows: of metrics.jsonl, by step; losses in nats. Those of the last one's stage
         are judged, if the run has stages.
-      config: of the run.
+      config: of the run, or of the stage.
       manifest: of its records.
+      first_step: at which the stage begins.
 
     Returns:
       What is wrong at the last evaluation, or None.
@@ -101,9 +110,8 @@ def find_alarm(
         and row.get("stage") == rows[-1].get("stage")
     ]
     # A branch begins with a model that has not seen these records, if they are others.
-    begun = rows[0]["step"] if rows else 0
-    first = min(begun + judged_from(config), config.train.num_steps)
-    kinds = _judge(held_out, entropy - MARGIN, first)
+    begun = max(first_step, rows[0]["step"]) if rows else first_step
+    kinds = _judge(held_out, entropy - MARGIN, judged_from(config, begun))
     if not kinds or not kinds[-1]:
         return None
     # Back to where the last evaluation's kind begins.

@@ -185,29 +185,27 @@ def _next_batch(iterator):
         return features, tf.timestamp() - began
 
 
-def make_evaluation(
+def make_evaluation_sums(
     strategy,
     model: tf_keras.Model,
     config: config_lib.Config,
     objective: objectives.Objective,
-    input_fn: input_pipeline.InputFn,
-    num_batches: int,
     signals: Signals,
-) -> Callable[[], dict[str, float] | None]:
-    """Returns a function that evaluates the model on what `input_fn` reads.
+) -> Callable[[input_pipeline.InputFn, int], Callable[[], dict[str, float] | None]]:
+    """Returns a function that makes evaluations, all of the same shapes, of one graph.
+
+    It takes `input_fn`, whose batches have `example_weights` as
+    `input_pipeline.eval_input_fn` makes them, and `num_batches` of all replicas
+    together. What it returns evaluates the model: it returns the objective's sums by
+    name, or None if the process was asked to end.
 
     Args:
       strategy: the devices that train.
       model: the model.
       config: its `train.jit_compile` says what is compiled.
-      objective: gives the sums and the metrics.
-      input_fn: batches with `example_weights`, as `input_pipeline.eval_input_fn` makes
-        them.
-      num_batches: of all replicas together.
-      signals: its `stop` ends an evaluation, which then returns None.
+      objective: gives the sums.
+      signals: its `stop` ends an evaluation.
     """
-    dataset = strategies.distribute_dataset(strategy, input_fn)
-    num_rounds = -(-num_batches // strategy.num_replicas_in_sync)
     names = objective.sum_names
     forward = tf.function(
         lambda features: objective.batch_sums(
@@ -233,7 +231,7 @@ def make_evaluation(
         )
 
     @tf.function(autograph=False)
-    def eval_loop(iterator):
+    def eval_loop(iterator, num_rounds):
         return tf.while_loop(
             lambda index, sums: (index < num_rounds) & (sums[-1] == 0),
             lambda index, sums: (index + 1, step(iterator, sums)),
@@ -241,10 +239,14 @@ def make_evaluation(
             parallel_iterations=1,
         )[1]
 
-    def evaluate() -> dict[str, float] | None:
-        *sums, stop = eval_loop(iter(dataset)).numpy().tolist()
-        if stop:
-            return None
-        return objective.metrics(dict(zip(names, sums, strict=True)))
+    def make_sums(input_fn: input_pipeline.InputFn, num_batches: int):
+        dataset = strategies.distribute_dataset(strategy, input_fn)
+        num_rounds = tf.constant(-(-num_batches // strategy.num_replicas_in_sync))
 
-    return evaluate
+        def compute() -> dict[str, float] | None:
+            *sums, stop = eval_loop(iter(dataset), num_rounds).numpy().tolist()
+            return None if stop else dict(zip(names, sums, strict=True))
+
+        return compute
+
+    return make_sums

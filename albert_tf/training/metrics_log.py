@@ -17,7 +17,7 @@ from albert_tf.core import failures, files
 from albert_tf.training import pauses
 
 METRICS_FILE = "metrics.jsonl"
-_ROW_KEYS = ("split", "step", "seconds", "begun_at")
+_ROW_KEYS = ("split", "step", "stage", "seconds", "begun_at")
 
 
 def read_metrics(model_dir: str) -> list[dict]:
@@ -52,10 +52,11 @@ class MetricsLog:
     """Writes the metrics of one run, and shows its progress.
 
     A row of metrics.jsonl has `split` (train, heldout or probe), `step`, `seconds` of
-    training so far, `begun_at` (the step at which the process that wrote it began), and
-    the metrics by name. Rows later than the restored step are dropped, because a run
-    that resumes there makes them again. Only the chief of several processes writes;
-    the others keep the rows and print warnings only.
+    training so far, `begun_at` (the step at which the process that wrote it began),
+    `stage` if the recipe names stages, and the metrics by name. Rows later than the
+    restored step are dropped, because a run that resumes there makes them again. Only
+    the chief of several processes writes; the others keep the rows and print warnings
+    only.
 
     A row that cannot be written is kept and written with a later one: no failure of the
     storage ends a run here.
@@ -137,10 +138,10 @@ class MetricsLog:
         self._writers = {}
 
     def progress(self, step: int, values: Mapping[str, float]) -> None:
-        """Moves the progress bar to `step`, with `values` after it."""
+        """Moves the progress bar to `step`, with some of a row's values after it."""
         shown = {
             name: f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-            for name, value in values.items()
+            for name, value in _shown(values).items()
         }
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update(step - self._bar.n)
@@ -194,6 +195,18 @@ class MetricsLog:
             folder = os.path.join(self._model_dir, "summaries", split)
             self._writers[split] = tf.summary.create_file_writer(folder)
         return self._writers[split]
+
+
+def _shown(values: Mapping[str, float]) -> dict[str, float]:
+    shown = {
+        name.removesuffix("_loss").replace("_", " "): value
+        for name, value in values.items()
+        if name.endswith("loss")
+    }
+    shown["tokens/s"] = values["tokens_per_second"]
+    if "model_flops_utilization" in values:
+        shown["MFU"] = values["model_flops_utilization"]
+    return shown
 
 
 class _Output:

@@ -6,21 +6,20 @@ metrics = pretraining.train(config, data_dir="records", model_dir="run")
 
 import contextlib
 import dataclasses
-import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from albert_tf.checkpoints import branching, run_dir, run_lock, warm_start
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
-from albert_tf.data import input_pipeline, schema
-from albert_tf.data import manifest as manifest_lib
+from albert_tf.core import stages
+from albert_tf.data import input_pipeline, sources
 from albert_tf.devices import peak_flops, strategies
 from albert_tf.model import costs, pretraining_model
 from albert_tf.training import (
     grammar_probe,
     guard,
-    loops,
+    held_out,
     objectives,
     preemption,
     throughput,
@@ -64,7 +63,7 @@ def train(
 
     Args:
       config: the recipe.
-      data_dir: records and manifest.
+      data_dir: records and manifest, or the directories of `train.records`.
       model_dir: checkpoints, config.json, vocab.model, metrics.jsonl, summaries/.
       options: devices and initial weights.
 
@@ -88,19 +87,15 @@ def train(
     ):
         # ---- Data ----
         strategies.check_masking(strategy, config.data.masking)
-        manifest = manifest_lib.read_manifest(data_dir)
-        manifest_lib.check_manifest(data_dir, manifest, config)
-        notes = run_dir.check(config, data_dir, manifest, model_dir)
-        vocab = run_dir.read_vocab(data_dir, manifest)
+        run = sources.read(data_dir, config)
+        notes = run_dir.check(config, run, model_dir)
+        vocab = run_dir.read_vocab(run[0].sources[0])
         branch, more = branching.find(
-            options.branch_from,
-            config,
-            vocab,
-            files.read_bytes(os.path.join(data_dir, schema.MANIFEST_FILE)),
-            model_dir,
+            options.branch_from, config, vocab, run, model_dir
         )
         notes += more
-        notes += guard.notes(manifest)
+        silent = [records for records in run if records.unigram_entropy is None]
+        notes += guard.notes((silent or run)[0].manifest)
 
         # ---- Model and optimizer ----
         trainer = make_trainer(config, model_dir, strategy, options.peak_teraflops)
@@ -123,19 +118,20 @@ def train(
 
         # ---- Loop, to the final save ----
         def input_fn_at(step: int) -> input_pipeline.InputFn:
-            step = branch.data_step(step) if branch else step
-            return input_pipeline.train_input_fn(data_dir, manifest, config, step)
+            return input_pipeline.run_input_fn(
+                run, step, branch.records_from if branch else 0
+            )
 
         def write_run_dir() -> None:
             if trainer.is_chief:
                 if branch:
                     branching.write(branch, model_dir)
-                run_dir.write(config, data_dir, manifest, model_dir)
+                run_dir.write(config, run, model_dir)
 
-        with _naming_damaged_shards(data_dir, manifest):
+        with _naming_damaged_shards(run):
             return trainer.train(
                 input_fn_at,
-                _held_out_evaluation(trainer, data_dir, manifest),
+                _held_out_evaluation(trainer, run),
                 write_run_dir,
                 notes,
                 options.profile_steps,
@@ -159,7 +155,9 @@ def make_trainer(
       peak_teraflops: as in `PretrainingOptions`.
     """
     strategy = strategy or strategies.create_strategy()
-    flops = costs.recipe_costs(config).step_flops
+    flops = [
+        costs.recipe_costs(stage.config).step_flops for stage in stages.split(config)
+    ]
     return trainer_lib.Trainer(
         config,
         model_dir,
@@ -173,51 +171,39 @@ def make_trainer(
         num_streams=config.train.num_streams or strategies.num_hosts(strategy),
         # Recomputed activations are not counted: the model does not ask for them.
         meter=throughput.Meter(
-            flops.forward + flops.backward,
+            [step.forward + step.backward for step in flops],
             peak_flops.peak_flops(strategy, peak_teraflops),
         ),
     )
 
 
 def _held_out_evaluation(
-    trainer: trainer_lib.Trainer, data_dir: str, manifest: schema.Manifest
+    trainer: trainer_lib.Trainer, run: Sequence[sources.StageRecords]
 ) -> trainer_lib.Evaluation | None:
-    if schema.HELDOUT not in manifest.splits:
+    if not any(records.held_out() for records in run):
         return None
-    evaluate = loops.make_evaluation(
-        trainer.strategy,
-        trainer.model,
-        trainer.config,
-        trainer.objective,
-        *input_pipeline.eval_input_fn(data_dir, manifest, trainer.config),
-        trainer.signals,
+    evaluator = held_out.HeldOut(
+        run, trainer.strategy, trainer.model, trainer.objective, trainer.signals
     )
-
-    def describe(values: dict[str, float]) -> str:
-        accuracies = (
-            f"{name.replace('_', ' ')} {value:.4f}"
-            for name, value in values.items()
-            if name.endswith("_accuracy")
-        )
-        return (
-            f"MLM loss {values['mlm_loss']:.4f} nats (token frequencies alone: "
-            f"{manifest.heldout_unigram_entropy:.4f}), {', '.join(accuracies)}"
-        )
-
     return trainer_lib.Evaluation(
-        evaluate,
-        describe=describe,
-        find_alarm=lambda rows: guard.find_alarm(rows, trainer.config, manifest),
+        lambda: evaluator.evaluate(trainer.stage),
+        describe=lambda metrics: evaluator.describe(trainer.stage, metrics),
+        find_alarm=lambda rows: guard.find_alarm(
+            rows,
+            trainer.stage.config,
+            run[trainer.stage.number - 1].manifest,
+            trainer.stage.first_step,
+        ),
     )
 
 
 @contextlib.contextmanager
-def _naming_damaged_shards(data_dir: str, manifest: schema.Manifest):
+def _naming_damaged_shards(run: Sequence[sources.StageRecords]):
     """Names the damaged shard; TensorFlow only says that one is damaged."""
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
-        damaged = manifest_lib.damaged_shards(data_dir, manifest)
+        damaged = sources.damaged_shards(run)
         if not damaged:
             raise
         raise ValueError(

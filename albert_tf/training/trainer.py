@@ -9,19 +9,18 @@ Pre-training, fine-tuning and the benchmarks differ in what they pass to it.
 
 import contextlib
 import dataclasses
-import math
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import branching, run_dir
+from albert_tf.checkpoints import branching
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
 from albert_tf.core import config as config_lib
 from albert_tf.core import failures
+from albert_tf.core import stages as stages_lib
 from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
 from albert_tf.optim import averaging, layer_decay, optimizers
@@ -35,6 +34,7 @@ from albert_tf.training import (
     preemption,
     profiling,
     saving,
+    stage_steps,
     throughput,
     train_step,
     trust_ratios,
@@ -83,6 +83,7 @@ class Trainer:
       state: what the loop carries from step to step.
       signals: between host and loop; `signals.stop` ends the run.
       is_chief: whether this process writes checkpoints and metrics.
+      stages: those of the recipe; one if it names none.
       step: steps so far, skipped ones included.
       first_step: the step at which the run began; above 0 if it is a branch.
       restored_step: the step of the restored checkpoint, or None.
@@ -117,6 +118,7 @@ class Trainer:
           layer_rate_decay: factor of the learning rate from a layer to the one below.
         """
         self.config, self.model_dir, self.objective = config, model_dir, objective
+        self.stages = stages_lib.split(config)
         self.strategy = strategy or strategies.create_strategy()
         self.is_chief = strategies.is_chief(self.strategy)
         # ---- Model and optimizer ----
@@ -127,6 +129,7 @@ class Trainer:
                 config.train.num_steps,
                 compiled=self.model.compute.fuse_elementwise,
                 rate_scales=layer_decay.rate_scales(self.model, layer_rate_decay),
+                stages=self.stages,
             )
             self.optimizer.build(self.model.trainable_variables)
             self.average: averaging.MovingAverage | None = None
@@ -141,7 +144,12 @@ class Trainer:
         self.step = self.first_step = 0
         self.restored_step: int | None = None
         self._num_streams = num_streams
-        self._meter = meter or throughput.Meter(0.0, 0.0)
+        self._meter = meter or throughput.Meter([0.0] * len(self.stages), 0.0)
+
+    @property
+    def stage(self) -> stages_lib.Stage:
+        """The stage of the step that was the last one; the first before all steps."""
+        return stages_lib.leading_to(self.stages, self.step)
 
     def make_checkpointer(self, model_dir: str) -> checkpointer_lib.Checkpointer:
         """Returns a checkpointer of this run's model, optimizer, average and state."""
@@ -220,13 +228,16 @@ class Trainer:
             self.state.restart(self.step, self._num_streams)
 
     def make_train_step(self) -> Callable[..., train_step.Scalars]:
-        """Returns the step that each replica takes on its part of a batch."""
+        """Returns the next step, which each replica takes on its part of a batch."""
         return train_step.make_train_step(
-            self.model, self.optimizer, self.config, self.objective
+            self.model,
+            self.optimizer,
+            stages_lib.after(self.stages, self.step).config,
+            self.objective,
         )
 
     def make_loop(self) -> tf.types.experimental.PolymorphicFunction:
-        """Returns the compiled loop over steps."""
+        """Returns the compiled loop over the steps of the next step's stage."""
         return loops.make_train_loop(
             self.strategy,
             self.make_train_step(),
@@ -272,7 +283,7 @@ class Trainer:
         self._input_fn_at, self._evaluation = input_fn_at, evaluation
         self._check_held = check_held
         self._probe = probe
-        self._batches, self._loop = self._batches_at(self.step), self.make_loop()
+        self._begin_stage()
         on_checked()
         if self.average is not None and self.step == 0:
             self.average.restart()  # the weights may be another run's
@@ -371,6 +382,9 @@ class Trainer:
                 self._saver.mark_best(self.step, best)
             if is_last or stopping:
                 return stopping, metrics
+            if self._steps.stage is not stages_lib.after(self.stages, self.step):
+                self._begin_stage()
+                self._say_stage()
             self._profiler.start_at(self.step)
             outcome = self._take_steps()
             self._profiler.stop_at(self.step)
@@ -380,10 +394,25 @@ class Trainer:
             if any(self._is_due(every) for every in self._periods):
                 self._record_row()
 
-    def _batches_at(self, step: int):
-        """An iterator whose first batch is the one after `step` steps."""
-        input_fn = self._input_fn_at(step)
-        return iter(strategies.distribute_dataset(self.strategy, input_fn))
+    def _begin_stage(self) -> None:
+        """Makes the batches and the loop of the next step's stage."""
+        stage = stages_lib.after(self.stages, self.step)
+        self._steps = stage_steps.StageSteps(
+            stage,
+            self.step,
+            self.strategy,
+            self.make_loop(),
+            self._input_fn_at,
+            self._meter,
+        )
+        if self.step == stage.first_step:
+            # The mean loss of the batches before is no measure of these.
+            self.state.mean_loss.assign(float("inf"))
+
+    def _say_stage(self) -> None:
+        if self.config.train.stages:
+            stage, count = self._steps.stage, len(self.stages)
+            self._log.say(f"stage {stage.number} of {count}: {stage.describe()}")
 
     def _begin_log(self, notes: Iterable[str]) -> None:
         num_steps = self.config.train.num_steps
@@ -393,6 +422,7 @@ class Trainer:
         parameters = self.optimizer.describe(self.model.trainable_variables)
         for line in (strategies.describe(self.strategy), parameters, *notes):
             self._log.say(line)
+        self._say_stage()
         if self.step == num_steps:
             self._log.say(f"step {self.step} is the last one: nothing left to train")
         self._trust_ratios = trust_ratios.make_trust_ratios(
@@ -409,7 +439,8 @@ class Trainer:
         return (*periods, run.probe_every_steps) if run.probe_every_steps else periods
 
     def _is_due(self, every: int) -> bool:
-        return self.step % every == 0 or self.step == self.config.train.num_steps
+        """Returns whether a period or a stage ends."""
+        return self.step % every == 0 or self.step == self.stage.last_step
 
     def _is_evaluation_due(self) -> bool:
         if self._evaluation is None:
@@ -444,28 +475,24 @@ class Trainer:
         stops = [self.step + every - self.step % every for every in self._periods]
         others = [*self._profiler.stops, (self._hangs.step_to_skip or 0) - 1]
         stops += [stop for stop in others if stop > self.step]
-        return min(self.config.train.num_steps, *stops)
+        return min(self._steps.stage.last_step, *stops)
 
     # ---- What is done ----
 
     def _take_steps(self) -> dict[str, Any]:
         """Runs the loop to the next stop; returns its outcome as Python numbers."""
-        first, started = self.step, time.monotonic()
-        skipped = int(self.state.num_skipped)
+        first, skipped = self.step, int(self.state.num_skipped)
         may_skip = skipped < self.config.train.max_skipped_steps
         if may_skip and first + 1 == self._hangs.step_to_skip:
             return self._skip_step()
         with self._watchdog.steps(first):
-            outcome = self._loop(self._batches, tf.constant(self._next_stop() - first))
-            values = {name: value.numpy().item() for name, value in outcome.items()}
-        seconds = time.monotonic() - started
-        self._meter.add(values["num_steps"], seconds, values["input_seconds"])
+            values = self._steps.take(self._next_stop() - first)
         self.step += values["num_steps"]
         total = int(self.state.num_skipped)
         if total > skipped and not values["failed"]:
             self._log.say(
                 f"{total - skipped} of the steps {first + 1} to {self.step} skipped: "
-                f"{_complaint(values)}; {total} in all"
+                f"{stage_steps.complaint(values)}; {total} in all"
             )
         return values
 
@@ -534,22 +561,26 @@ class Trainer:
             raise
 
     def _is_better(self, metric: float, best: dict[str, Any] | None) -> bool:
+        if best is None:
+            return True
+        if stages_lib.leading_to(self.stages, best["step"]) is not self.stage:
+            return True  # it was measured on other records
         sign = 1.0 if self.config.train.best_metric.endswith("loss") else -1.0
-        return best is None or sign * metric < sign * best["metric"]
+        return sign * metric < sign * best["metric"]
 
     def _record_row(self) -> None:
         sums, num_steps = self.state.take_sums(self.step)
         num_skipped = int(self.state.num_skipped)
         values = {
             **self.objective.train_metrics(sums),
-            **self._meter.take(sums["num_tokens"], num_steps),
+            **self._meter.take(sums["num_tokens"], num_steps, self.stage.number),
             "learning_rate": float(self.optimizer.learning_rate.numpy()),
             **self._trust_ratios(num_skipped),
             "gradient_norm": float(self.state.gradient_norm),
             "skipped_steps": num_skipped,
         }
         self._record(schema.TRAIN, values)
-        self._log.progress(self.step, _shown(values))
+        self._log.progress(self.step, values)
         if self._is_first_row:
             self._is_first_row = False
             variables = self.model.trainable_variables
@@ -557,37 +588,31 @@ class Trainer:
                 self._log.say(line)
 
     def _record(self, split: str, values: Metrics) -> None:
+        if self.config.train.stages:
+            values = {"stage": self.stage.number, **values}
         with self._watchdog.task(f"the writing of metrics at step {self.step}"):
             self._check_held()
             self._log.record(split, self.step, values)
 
     def _fail(self, outcome: dict[str, Any]) -> None:
-        batch = next(self._batches_at(self.step - 1))
-        path = run_dir.keep_batch(self.strategy, batch, self.model_dir, self.step)
+        path = self._steps.keep_batch(self.step, self.model_dir)
         self._saver.close()
-        before = int(self.state.num_skipped) - 1
-        skipped = f", after {before} skipped steps" if before else ""
+        num_skipped = int(self.state.num_skipped) - 1
+        good = tf.train.latest_checkpoint(self.model_dir)
         raise FloatingPointError(
-            f"step {self.step} failed{skipped}: {_complaint(outcome)}. Its batch is "
-            f"kept in {path}; the last good checkpoint is "
-            f"{tf.train.latest_checkpoint(self.model_dir)}. A smaller "
-            "optimizer.learning_rate or a longer warmup often helps; "
-            "train.max_skipped_steps sets how many steps a run may skip"
+            stage_steps.failure(self.step, outcome, num_skipped, path, good)
         )
 
     def _skip_step(self) -> dict[str, Any]:
         """Skips the step at which the run hung twice; returns its outcome."""
-        started = time.monotonic()
         self.optimizer.iterations.assign_add(1)
         self.state.num_skipped.assign_add(1)
         self.step += 1
-        self._batches = self._batches_at(self.step)
-        self._meter.add(1, time.monotonic() - started, 0.0)
         self._log.say(
             f"step {self.step} is skipped: the run hung there twice; "
             f"{int(self.state.num_skipped)} in all"
         )
-        return {"failed": False, "stopped": False}
+        return self._steps.skip_to(self.step)
 
     def _end_hanging(self, place: watchdog.Place, seconds: float) -> None:
         """Ends the process, because nothing else can end what hangs in it."""
@@ -595,22 +620,3 @@ class Trainer:
         code, advice = self._hangs.add(place, may_skip)
         self._log.warn(f"error: {place.line(seconds)}. The process ends; {advice}")
         preemption.exit_now(code)
-
-
-def _complaint(outcome: dict[str, Any]) -> str:
-    loss, norm = outcome["bad_loss"], outcome["bad_norm"]
-    if math.isfinite(loss) and math.isfinite(norm):
-        return f"the loss rose to {loss:.4g}, by more than train.max_loss_rise"
-    return f"the loss is {loss:.4g} and the gradient norm {norm:.4g}"
-
-
-def _shown(values: Metrics) -> Metrics:
-    shown = {
-        name.removesuffix("_loss").replace("_", " "): value
-        for name, value in values.items()
-        if name.endswith("loss")
-    }
-    shown["tokens/s"] = values["tokens_per_second"]
-    if "model_flops_utilization" in values:
-        shown["MFU"] = values["model_flops_utilization"]
-    return shown

@@ -120,6 +120,15 @@ WRONG_VALUE = [
         ("--model={run}", "--suite={pairs}", "--output_dir={run}"),
         "another directory than that of a run",
     ),
+    (
+        "albert_tf.pretrain",
+        (
+            *("--model_dir={new}", "--data_dir={dir}", "--set=train.num_steps=9"),
+            *("--set=train.stages=[{{'num_steps': 9}}]", "--set=train.records=wiki"),
+            "--set=optimizer.warmup_steps=0",
+        ),
+        "train.records must hold records and their manifest.json",
+    ),
     ("data_prep.demo_corpus", (), "Flag --output must have a value"),
 ]
 # These read no file that a flag names, or (Beam) need what is not installed here.

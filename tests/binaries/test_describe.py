@@ -108,6 +108,39 @@ def test_settings_change_what_is_described(capsys):
     assert "shared: attention" in text and "the paper prints 64M" in text
 
 
+def test_stages_are_described_each_and_the_largest_in_full(capsys):
+    """90% of the steps with 128 tokens, as BERT is trained."""
+    settings = (
+        "--set=train.num_steps=1000",
+        "--set=optimizer.warmup_steps=10",
+        "--set=train.stages=[{'num_steps': 900, 'max_seq_length': 128, 'batch_size': "
+        "512}, {'num_steps': 100, 'batch_size': 256}]",
+    )
+    values = json.loads(printed(capsys, f"--config={BASE}", *settings, "--json"))
+    short, long = values["stages"]
+    parts = ((512, 128, 900), (256, 512, 100))
+    for stage, (batch_size, length, num_steps) in zip(
+        (short, long), parts, strict=True
+    ):
+        changes = (
+            *(
+                f"--set=train.batch_size={batch_size}",
+                f"--set=train.num_steps={num_steps}",
+            ),
+            *(f"--set=data.max_seq_length={length}", "--set=optimizer.warmup_steps=10"),
+        )
+        plain = json.loads(printed(capsys, f"--config={BASE}", *changes, "--json"))
+        assert stage["training_flops"] == plain["training_flops"]
+        assert stage["activation_bytes"] == plain["activation_bytes"]["total"]
+        assert stage["tokens_per_step"] == batch_size * length
+    assert values["training_flops"] == short["training_flops"] + long["training_flops"]
+    assert values["described_stage"] == 2
+    assert values["activation_bytes"]["total"] == long["activation_bytes"]
+    text = printed(capsys, f"--config={BASE}", *settings)
+    assert "stage 1: 900 steps of 512 sequences, 128 tokens; a step " in text
+    assert "\n100 steps of 256 sequences, 512 tokens (131,072 a step)" in text
+
+
 def test_a_saved_configuration_is_described_as_its_recipe(capsys, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(config_io.to_json(config_io.load(BASE)))

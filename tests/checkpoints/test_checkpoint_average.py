@@ -99,7 +99,7 @@ def test_an_average_is_not_resumed(run, tmp_path):
     folder = str(tmp_path / "average")
     checkpoint_average.average(str(run), [9], folder)
     with pytest.raises(ValueError, match="holds an average of checkpoints, which is"):
-        run_dir.check(_CONFIG, "", None, folder)
+        run_dir.check(_CONFIG, [], folder)
 
 
 def test_checkpoints_of_other_names_or_shapes_are_refused(run, tmp_path):

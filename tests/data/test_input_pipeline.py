@@ -10,7 +10,7 @@ from scipy import stats
 from albert_tf.data import input_pipeline, record_parser, schema
 from albert_tf.data import manifest as manifest_lib
 from data_prep.records import example_proto, reader
-from tests.support import small_run
+from tests.support import numbered_records, small_run
 
 
 @pytest.fixture(scope="module")
@@ -121,35 +121,6 @@ def test_hosts_read_different_shards_and_their_part_of_the_batch(data_dir, manif
     assert not rows[0] & rows[1]
 
 
-_FIRST_ID = 100  # of numbered records; above control symbols
-
-
-def _write_numbered(folder, manifest, sizes):
-    """Writes shards of these sizes, of records that differ in their second token."""
-    numbers = iter(range(sum(sizes)))
-    shards = []
-    for shard, size in enumerate(sizes):
-        name = f"train-{shard}.tfrecord"
-        with tf.io.TFRecordWriter(str(folder / name)) as writer:
-            for _ in range(size):
-                record = tf.train.Example()
-                feature = record.features.feature
-                ids = np.array([2, _FIRST_ID + next(numbers), 3, 5, 3], np.uint16)
-                feature["input_ids"].bytes_list.value.append(ids.tobytes())
-                feature["segment_a_length"].int64_list.value.append(3)
-                feature["next_sentence_labels"].int64_list.value.append(1)
-                if manifest.data["masking"] == "dynamic":
-                    feature["is_word_start"].bytes_list.value.append(bytes([255, 0, 0]))
-                else:
-                    for name_of_masks in ("masked_lm_ids", "masked_lm_positions"):
-                        feature[name_of_masks].bytes_list.value.append(b"")
-                writer.write(record.SerializeToString())
-        shards.append(schema.Shard(name, size, 0, ""))
-    data = {**manifest.data, "compression": "none"}
-    split = schema.RecordSplit(1, sum(sizes), tuple(shards), {})
-    return dataclasses.replace(manifest, data=data, splits={schema.TRAIN: split})
-
-
 @pytest.mark.parametrize(
     ("sizes", "num_streams", "num_hosts", "num_steps", "num_draws", "masking"),
     [
@@ -165,7 +136,7 @@ def test_every_record_is_drawn_equally_often_and_resuming_changes_no_draw(
     tmp_path, request, sizes, num_streams, num_hosts, num_steps, num_draws, masking
 ):
     fixture = "manifest" if masking == "static" else "dynamic_manifest"
-    manifest = _write_numbered(tmp_path, request.getfixturevalue(fixture), sizes)
+    manifest = numbered_records.write(tmp_path, request.getfixturevalue(fixture), sizes)
 
     def draws(first_step, end):
         """The numbers of the records of each step, those of all hosts."""
@@ -181,7 +152,7 @@ def test_every_record_is_drawn_equally_often_and_resuming_changes_no_draw(
             for host in range(num_hosts)
         ]
         return [
-            np.concatenate([_unmasked(batch)[:, 1] - _FIRST_ID for batch in step])
+            np.concatenate([numbered_records.numbers(batch) for batch in step])
             for step in zip(*hosts, strict=True)
         ]
 
@@ -344,19 +315,10 @@ def test_ids_beyond_two_bytes_are_read(manifest):
 # ---- Records without masks ----
 
 
-def _unmasked(batch):
-    tokens = batch["input_ids"].copy()
-    for row in range(len(tokens)):
-        places = batch["masked_lm_positions"][row][batch["masked_lm_weights"][row] > 0]
-        labels = batch["masked_lm_ids"][row][batch["masked_lm_weights"][row] > 0]
-        tokens[row, places] = labels
-    return tokens
-
-
 def test_each_epoch_masks_the_same_text_anew(dynamic_dir, dynamic_manifest):
     num_records = dynamic_manifest.splits[schema.TRAIN].num_records
     batches = _batches(dynamic_dir, dynamic_manifest, 3 * num_records // 8)
-    texts = [row.tobytes() for b in batches for row in _unmasked(b)]
+    texts = [row.tobytes() for b in batches for row in numbered_records.unmasked(b)]
     masks = [row.tobytes() for b in batches for row in b["masked_lm_positions"]]
     first, second = slice(0, num_records), slice(num_records, 2 * num_records)
     assert sorted(texts[first]) == sorted(texts[second])

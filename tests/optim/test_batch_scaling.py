@@ -66,3 +66,28 @@ def test_the_paper_s_largest_batch_is_reached_from_its_smallest():
 def test_warmup_is_never_longer_than_the_run():
     scaled, _ = batch_scaling.scale(config.Config(), 1 << 20)
     assert scaled.optimizer.warmup_steps == scaled.train.num_steps == 488
+
+
+STAGES = (
+    config.StageConfig(num_steps=900, batch_size=90),
+    config.StageConfig(num_steps=100),
+)
+
+
+def test_stages_are_scaled_as_the_recipe_is():
+    recipe = config.Config(
+        train=config.TrainConfig(batch_size=32, num_steps=1000, stages=STAGES),
+        optimizer=config.OptimizerConfig(warmup_steps=10),
+    )
+    scaled, line = batch_scaling.scale(recipe, 128)
+    assert [(s.num_steps, s.batch_size) for s in scaled.train.stages] == [
+        (225, 360),
+        (25, None),
+    ]
+    assert (scaled.train.batch_size, scaled.train.num_steps) == (128, 250)
+    assert "250 steps (from 1,000)" in line
+    with pytest.raises(ValueError, match="each stage a whole number; received 33, and"):
+        batch_scaling.scale(recipe, 33)
+    # Rounding of each stage: their sum is the run.
+    uneven, _ = batch_scaling.scale(recipe, 64 * 3)
+    assert uneven.train.num_steps == sum(s.num_steps for s in uneven.train.stages)

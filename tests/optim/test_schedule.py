@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.core import config
+from albert_tf.core import config, config_io, stages
 from albert_tf.optim import schedule
 from tests.support import golden
 
@@ -94,3 +94,23 @@ def test_warmup_and_decay_must_fit_into_the_run():
     settings = config.OptimizerConfig(warmup_steps=60, decay="wsd", decay_steps=41)
     with pytest.raises(ValueError, match=r"together must not .*\(60, 41, 100\)"):
         config.Config(optimizer=settings, train=config.TrainConfig(num_steps=100))
+
+
+def test_stages_multiply_the_rate_by_their_factors():
+    recipe = config_io.override(
+        config.Config(),
+        [
+            "train.num_steps=100",
+            "train.stages=[{'num_steps': 40}, {'num_steps': 50, 'learning_rate_factor':"
+            " 2}, {'num_steps': 10, 'learning_rate_factor': 0.5}]",
+            "optimizer.warmup_steps=0",
+            "optimizer.learning_rate=1",
+        ],
+    )
+    found = stages.split(recipe)
+    ours = schedule.create(recipe.optimizer, 100, found)
+    rates = [float(ours(step)) for step in (0, 39, 40, 89, 90, 99, 100)]
+    expected = [1.0, 0.61, 1.2, 0.22, 0.05, 0.005, 0.0]
+    np.testing.assert_allclose(rates, expected, rtol=1e-5, atol=1e-7)
+    plain = schedule.create(recipe.optimizer, 100, found[:1])
+    assert isinstance(plain, schedule.WarmupDecay)

@@ -123,6 +123,33 @@ def test_nothing_masked_and_nothing_skipped_is_no_picture():
     assert _pictures(_train(3, masked_share=0.0, skipped_steps=0)) == {}
 
 
+def test_sources_of_a_mixture_have_lines_of_their_own():
+    values = {"mlm_loss": 5.0, "mlm_loss/wiki": 4.0, "mlm_loss/books": 6.0}
+    more = {"mlm_accuracy/wiki": 0.25, "mlm_accuracy/books": 0.125}
+    rows = (_train(3, mlm_loss=5.5), _heldout(3, **values, **more))
+    loss, accuracy = _pictures(*rows)["mlm-by-source"].panels
+    assert _lines(loss) == {"wiki": ([3], [4.0]), "books": ([3], [6.0])}
+    assert _lines(accuracy) == {"wiki": ([3], [0.25]), "books": ([3], [0.125])}
+    assert _lines(_only_panel(*rows, name="mlm-loss")) == {
+        "training": ([3], [5.5]),
+        "held-out": ([3], [5.0]),
+    }
+
+
+def test_every_picture_shows_where_stages_end():
+    rows = [_train(step, mlm_loss=3.0, learning_rate=0.1) for step in (0, 50, 100)]
+    plain = pretraining_charts.pictures(rows, None)
+    found = pretraining_charts.pictures(rows, None, [30, 60])
+    assert [picture.name for picture in found] == ["mlm-loss", "optimization"]
+    assert all(picture.boundaries == (30, 60) for picture in found)
+    with_lines, without = (
+        image.imread(io.BytesIO(charts.draw(pictures[0], 100, charts.THEMES[0])))
+        for pictures in (found, plain)
+    )
+    is_new = np.abs(with_lines - without).sum(-1) > 0.1
+    assert is_new.any(axis=0).sum() > 2
+
+
 def test_no_rows_and_rows_without_metrics_are_no_pictures():
     assert _pictures() == {}
     assert _pictures(_heldout(0), _train(3), entropy=5.0) == {}

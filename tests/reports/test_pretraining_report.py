@@ -1,5 +1,6 @@
 """Tests of the report: what a reader sees, that it stands alone, and error lines."""
 
+import dataclasses
 import html.parser
 import json
 import re
@@ -150,6 +151,25 @@ def test_page_says_what_was_done_and_what_came_of_it(page):
     assert "MLM accuracy 0.2% 31.3%" in text
     assert "Sentence-order loss (nats a pair) 0.7125 0.6525" in text
     assert "Sentence-order accuracy (chance: 50%) 49.0% 61.7%" in text
+
+
+def test_page_of_a_run_in_stages_lists_them(tmp_path):
+    run = config_lib.TrainConfig(
+        batch_size=33,
+        num_steps=70,
+        stages=(
+            config_lib.StageConfig(num_steps=63, max_seq_length=128, batch_size=66),
+            config_lib.StageConfig(num_steps=7),
+        ),
+    )
+    config = dataclasses.replace(CONFIG, train=run)
+    pretraining_report.write_report(str(tmp_path), SUMMARY, ROWS, config)
+    text = _read(tmp_path).text
+    assert (
+        "was pre-trained for 70 steps in 2 stages, made from 21,873 documents." in text
+    )
+    assert "63 steps of 66 sequences of 128 tokens 7 steps of 33 sequences" in text
+    assert "of the first stage, and those after of the last" in text
 
 
 def test_page_shows_counts_times_statistics_answers_and_configuration(page):

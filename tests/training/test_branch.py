@@ -76,20 +76,20 @@ def counting(monkeypatch):
 
         return loop
 
-    firsts, make_input_fn = [], pretraining.input_pipeline.train_input_fn
+    firsts, make_input_fn = [], pretraining.input_pipeline.run_input_fn
 
-    def note(data_dir, manifest, config, step):
-        firsts.append(step)
-        return make_input_fn(data_dir, manifest, config, step)
+    def note(run, step, begin):
+        firsts.append(step - begin)
+        return make_input_fn(run, step, begin)
 
     monkeypatch.setattr(trainer_lib.Trainer, "make_loop", make_loop)
     monkeypatch.setattr(
         trainer_lib.trust_ratios, "make_trust_ratios", lambda *_: lambda skipped: {}
     )
     monkeypatch.setattr(
-        pretraining.loops, "make_evaluation", lambda *_: lambda: {"mlm_loss": 1.0}
+        pretraining.held_out.HeldOut, "evaluate", lambda *_: {"mlm_loss": 1.0}
     )
-    monkeypatch.setattr(pretraining.input_pipeline, "train_input_fn", note)
+    monkeypatch.setattr(pretraining.input_pipeline, "run_input_fn", note)
     return firsts
 
 
@@ -173,7 +173,7 @@ def test_other_records_are_read_from_their_beginning(whole, tmp_path, capsys, co
     _train(own, branch, *settings)
     assert counting == [0, 0]
     read = branching.Branch(**json.loads((branch / branching.FILE).read_text()))
-    assert (read.step, read.data_step(14)) == (12, 2)
+    assert (read.step, read.records_from) == (12, 12)
 
 
 def test_with_another_seed_the_same_records_are_read_from_their_beginning(

@@ -192,14 +192,8 @@ def _make_run(data_dir: str, *overrides: str) -> Run:
     graph = loop.get_concrete_function(batches, tf.TensorSpec([], tf.int32)).graph
     parts = strategies.local_values(strategy, next(batches))
     shapes = [part["input_ids"].shape for part in parts]
-    evaluate = loops.make_evaluation(
-        strategy,
-        model,
-        config,
-        objective,
-        *input_pipeline.eval_input_fn(data_dir, manifest, config),
-        signals,
-    )
+    make_sums = loops.make_evaluation_sums(strategy, model, config, objective, signals)
+    evaluate = make_sums(*input_pipeline.eval_input_fn(data_dir, manifest, config))
     return Run(strategy, model, adam, shapes, tpu_ops.split(graph), evaluate)
 
 
