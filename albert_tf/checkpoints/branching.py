@@ -26,18 +26,18 @@ class Branch:
     Attributes:
       path: the prefix of the other run's checkpoint.
       step: its step.
-      restarts_records: whether the records are read from their beginning from there on;
-        else they are read from the position of the step, as the other run would have.
+      records_begin_at: the step at which the records are read from their beginning:
+        this step, or that of the other run, whose reading continues.
     """
 
     path: str
     step: int
-    restarts_records: bool
+    records_begin_at: int
 
     @property
-    def records_from(self) -> int:
-        """The step at which the records are read from their beginning."""
-        return self.step if self.restarts_records else 0
+    def restarts_records(self) -> bool:
+        """Whether the records are read from their beginning where the run begins."""
+        return self.records_begin_at == self.step
 
 
 def find(
@@ -108,7 +108,7 @@ def _plan(
     path = warm_start.checkpoint_path(branch_from, "--branch_from")
     found = {
         name: warm_start.find_beside(path, name)
-        for name in (schema.CONFIG_FILE, schema.VOCAB_FILE)
+        for name in (schema.CONFIG_FILE, schema.VOCAB_FILE, FILE)
     }
     config_path, vocab_path = found[schema.CONFIG_FILE], found[schema.VOCAB_FILE]
     if config_path is None or vocab_path is None:
@@ -134,48 +134,43 @@ def _plan(
         if records.stage.first_step < max(step, 1)
     )
     differing = run_dir.order_changes(before, config, step)
-    branch = Branch(
-        path if files.is_remote(path) else os.path.abspath(path),
-        step,
-        restarts_records=not is_same or bool(differing),
-    )
-    reading = "from the position of this step, as there"
-    if branch.restarts_records:
+    if is_same and not differing:
+        reading = "from the position of this step, as there"
+        before_that = found[FILE]
+        begin_at = _read(before_that).records_begin_at if before_that else 0
+    else:
         reason = ", ".join(differing) if is_same else "they are not those of that run"
-        reading = f"from their beginning: {reason}"
+        reading, begin_at = f"from their beginning: {reason}", step
+    path = path if files.is_remote(path) else os.path.abspath(path)
     lines = [
-        f"branch: weights, optimizer, step {branch.step} and state of the loop are "
-        f"those of {path}",
+        f"branch: weights, optimizer, step {step} and state of the loop are those of "
+        f"{path}",
         f"branch: records are read {reading}",
     ]
     if changes:
         lines.append(f"branch: other settings: {', '.join(changes)}")
-    return branch, lines
+    return Branch(path, step, begin_at), lines
 
 
 def _changes(before: config_lib.Config, config: config_lib.Config) -> list[str]:
-    """Returns the settings that differ.
+    """Returns the settings that differ, each as "SETTING was OLD and is NEW".
 
     Raises:
       ValueError: one of the model does, whose weights then mean something else.
     """
     old, new = (config_io.to_dict(value) for value in (before, config))
-    changes: dict[str, list[str]] = {
-        section: [
-            f"{section}.{name} was {value} and is {new[section][name]}"
-            for name, value in old[section].items()
-            if value != new[section][name]
-        ]
-        for section in ("model", "data", "optimizer", "train")
-    }
-    refused = [
-        change
-        for change in changes["model"]
-        if not any(f".{name} " in change for name in _FREE_OF_MODEL)
-    ]
+    told: list[str] = []
+    refused: list[str] = []
+    for section in ("model", "data", "optimizer", "train"):
+        for name, value in old[section].items():
+            if value == new[section][name]:
+                continue
+            is_fixed = section == "model" and name not in _FREE_OF_MODEL
+            change = f"{section}.{name} was {value} and is {new[section][name]}"
+            (refused if is_fixed else told).append(change)
     if refused:
         raise ValueError(
             f"a branch must have the model of its run: {', '.join(refused)}. Give "
             "those settings, or give the run as --init_checkpoint"
         )
-    return [change for section in changes.values() for change in section]
+    return told

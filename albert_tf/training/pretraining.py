@@ -119,7 +119,7 @@ def train(
         # ---- Loop, to the final save ----
         def input_fn_at(step: int) -> input_pipeline.InputFn:
             return input_pipeline.run_input_fn(
-                run, step, branch.records_from if branch else 0
+                run, step, branch.records_begin_at if branch else 0
             )
 
         def write_run_dir() -> None:

@@ -106,7 +106,7 @@ def test_a_branch_of_the_same_recipe_equals_the_run_bitwise(
     assert json.loads((branch / branching.FILE).read_text()) == {
         "path": path,
         "step": 4,
-        "restarts_records": False,
+        "records_begin_at": 0,
     }
     assert checkpointer.newest_path(str(branch)) == f"{branch}/model.ckpt-12"
     expected = processes.variables(whole)
@@ -173,7 +173,11 @@ def test_other_records_are_read_from_their_beginning(whole, tmp_path, capsys, co
     _train(own, branch, *settings)
     assert counting == [0, 0]
     read = branching.Branch(**json.loads((branch / branching.FILE).read_text()))
-    assert (read.step, read.records_from) == (12, 12)
+    assert (read.step, read.records_begin_at) == (12, 12)
+    # A branch of the branch reads on where that one stands.
+    longer = (*settings[:2], "train.num_steps=18")
+    _train(own, tmp_path / "second", *longer, branch_from=branch)
+    assert counting == [0, 0, 4]
 
 
 def test_with_another_seed_the_same_records_are_read_from_their_beginning(
