@@ -10,7 +10,7 @@ import tensorflow as tf
 from albert_tf import pretrain
 from albert_tf.checkpoints import branching, checkpointer
 from albert_tf.core import config_io
-from albert_tf.data import schema
+from albert_tf.data import schema, sources
 from albert_tf.serving import load
 from albert_tf.training import metrics_log, pretraining
 from albert_tf.training import trainer as trainer_lib
@@ -261,8 +261,8 @@ def test_averages_are_evaluated(data_dir, whole, tmp_path):
     trainer = pretraining.make_trainer(
         small_run.small_config(*SETTINGS, "train.ema_decay=0"), str(tmp_path)
     )
-    manifest = pretraining.manifest_lib.read_manifest(str(data_dir))
-    evaluation = pretraining._held_out_evaluation(trainer, str(data_dir), manifest)
+    run = sources.read(str(data_dir), trainer.config)
+    evaluation = pretraining._held_out_evaluation(trainer, run)
     for weights in ("averaged", "trained"):
         path = checkpointer.newest_path(str(whole))
         checkpointer.restore_parts(path, weights, model=trainer.model)
