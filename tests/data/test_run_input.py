@@ -104,6 +104,34 @@ def test_a_stage_of_the_same_records_reads_on_where_the_earlier_one_stopped(
     )
 
 
+def test_what_was_read_before_a_branch_does_not_count(tmp_path, folder):
+    """A branch whose records are not those of the run that it continues."""
+    path = str(folder / "24" / "records")
+    manifest = numbered_records.write(
+        tmp_path, manifest_lib.read_manifest(path), [9, 11, 10]
+    )
+    config = _config(
+        "train.num_steps=9",
+        "train.stages=[{'num_steps': 4}, {'num_steps': 5, 'batch_size': 2}]",
+    )
+    run = [
+        sources.StageRecords(stage, (sources.Source("", str(tmp_path), manifest),))
+        for stage in stages_lib.split(config)
+    ]
+
+    def drawn(first_step, count, begin):
+        input_fn = input_pipeline.run_input_fn(run, first_step, begin)
+        dataset = input_fn(tf.distribute.InputContext()).take(count)
+        batches = dataset.as_numpy_iterator()
+        return [numbered_records.numbers(batch).tolist() for batch in batches]
+
+    # From step 3 on: one batch of 8, and then 11 of 2.
+    whole = [*drawn(3, 1, 3), *drawn(4, 11, 3)]
+    assert sorted(sum(whole, [])) == list(range(30))
+    assert drawn(6, 3, 3) == whole[3:6]
+    assert drawn(6, 2, 6) == drawn(4, 2, 4) != drawn(6, 2, 0)
+
+
 # ---- Mixtures ----
 
 MIXTURE = (
