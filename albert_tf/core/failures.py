@@ -32,7 +32,7 @@ _ERROR_NUMBERS = frozenset(
 
 
 def is_outage(error: BaseException | None) -> bool:
-    """Returns whether an error, or one that caused it, says that a storage is away.
+    """Returns whether an error, or its cause, says that a storage cannot be reached.
 
     The same command may then succeed later.
     """

@@ -74,7 +74,7 @@ def closing_lines(summary: dict[str, Any], report: str) -> str:
         f"stages {summary['total_seconds']:.0f} s",
         f"held-out MLM loss before {summary['before']['mlm_loss']:.4f}, after "
         f"{after:.4f} nats",
-        f"heldout_unigram_entropy {entropy:.4f} nats: the loss is "
+        f"token frequencies alone {entropy:.4f} nats: the loss is "
         f"{entropy - after:.4f} below",
     ]
     for filled in summary["filled_masks"]:

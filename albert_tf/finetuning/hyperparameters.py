@@ -16,8 +16,8 @@ PAPER_HIDDEN_SIZE = 768
 # its square above.
 SMALL_RATE = 3e-4
 _SMALL_HIDDEN_SIZE = 256
-# Examples to train on: so many passes, but between the bounds, and at least
-# `_LEAST_PASSES`.
+# Examples to train on: `_MOST_EXAMPLES`, but at least `_LEAST_PASSES` and at most
+# `_PASSES` passes over the training rows.
 _PASSES, _LEAST_PASSES = 10, 3
 _MOST_EXAMPLES = 100_000
 _LEAST_STEPS = 300

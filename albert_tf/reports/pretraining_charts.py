@@ -117,7 +117,7 @@ def _results(rows: Rows, entropy: float | None) -> Iterable[charts.Picture]:
         accuracy = accuracy._replace(level=0.5, level_label="by chance")
         yield _picture(pair, {f"{pair} loss": loss, "accuracy": accuracy})
     accuracy = _accuracy("MLM accuracy", rows, "mlm_accuracy")
-    yield _picture("mlm-accuracy", {"Masked tokens filled rightly": accuracy})
+    yield _picture("mlm-accuracy", {"Masked tokens predicted correctly": accuracy})
     lines = tuple(
         line._replace(has_markers=True)
         for line in _line(rows, settings.PROBE, "accuracy", "mean over paradigms")

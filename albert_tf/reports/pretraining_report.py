@@ -157,6 +157,7 @@ def _values(
         "before": summary.get("before") or before,
         "after": summary.get("after") or after,
         "entropy": summary.get("heldout_unigram_entropy"),
+        "margin": guard.MARGIN,
         "last_row": _last_row(rows),
         "counts": list(html.flatten(counts)),
         "statistics": list(html.flatten(summary.get("data_statistics", {}))),

@@ -77,7 +77,7 @@ def of_stuck_loss(
             Cause(
                 f"rate {rate:g}, warmup and initialization are usual, so perhaps the "
                 "text or its labels",
-                "python -m data_prep.inspect_records --data_dir=RECORDS",
+                "python -m data_prep.inspect_records RECORDS",
             )
         )
     return found + weak

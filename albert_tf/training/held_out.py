@@ -68,7 +68,7 @@ class HeldOut:
         if not metrics:
             return "this stage has no held-out records"
         accuracies = (
-            f"{name.replace('_', ' ')} {value:.4f}"
+            f"{name.replace('mlm', 'MLM').replace('_', ' ')} {value:.4f}"
             for name, value in metrics.items()
             if name.endswith("_accuracy")
         )

@@ -552,7 +552,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def _saving_in_outage(self, is_saved: bool) -> Iterator[None]:
-        """Saves if a storage is away for what is within: the state is whole."""
+        """Saves the state, which is whole, if the body cannot reach a storage."""
         try:
             yield
         except (OSError, tf.errors.OpError) as error:

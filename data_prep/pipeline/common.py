@@ -129,7 +129,7 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
         pairs = f"{num_pairs:,} of them pairs; " if has_pairs else ""
         lines.append(
             f"{name}: {split.num_records:,} records of {split.num_documents:,} "
-            f"documents in {len(split.shards)} shards; {pairs}{masked}; padding "
+            f"documents in {len(split.shards)} shard(s); {pairs}{masked}; padding "
             f"{statistics['padding_rate']:.1%}"
         )
     entropy = manifest.heldout_unigram_entropy

@@ -204,7 +204,7 @@ def format_table(reports: Mapping[str, VocabReport]) -> str:
         values = [
             str(r.pieces_per_word_percentiles[str(percent)]) for r in reports.values()
         ]
-        rows.append([f"  {percent}% of the words, at most", *values])
+        rows.append([f"  at most, for {percent}% of the words", *values])
     add("pieces per character", ".3f", "pieces_per_character")
     add("characters per piece", ".3f", "characters_per_piece")
     add("vocabulary used", ".1%", "vocabulary_used")

@@ -142,8 +142,8 @@ def test_page_says_what_was_done_and_what_came_of_it(page):
         "An ALBERT of 5 layers (hidden size 240, 1,450,912 parameters) with a "
         "vocabulary of 4,001 pieces was pre-trained for 70 steps of 33 sequences, each "
         "of at most 512 tokens, made from 21,873 documents. On 655 held-out documents, "
-        "its MLM loss went from 8.25 to 5.21 nats a masked token, and it fills 31.3% "
-        "of the masks rightly." in text
+        "its MLM loss went from 8.25 to 5.21 nats a masked token, and it predicts "
+        "31.3% of the masked tokens correctly." in text
     )
     assert "0.73 nats below: it has learnt from context." in text
     assert "MLM loss (nats a masked token) 8.2500 5.2100" in text
@@ -230,6 +230,7 @@ def test_what_a_run_produced_cannot_become_markup(page):
 @pytest.mark.parametrize(
     "loss, words",
     [
+        (5.65, "0.29 nats below: it has hardly learnt from context."),
         (6.19, "0.25 nats above: it has not learnt from context."),
         (5.94, "0.00 nats above: it has not learnt from context."),
         (float("nan"), "The loss is not a number: it has not learnt from context."),
