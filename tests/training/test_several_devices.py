@@ -16,6 +16,7 @@ FIFTY = (
     "train.num_streams=2",
     "train.save_every_steps=50",
     "train.eval_every_steps=25",
+    "train.ema_decay=0.9",
 )
 
 
