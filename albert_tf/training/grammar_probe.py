@@ -67,7 +67,7 @@ def make_probe(
             return score_tokens(*batch)
 
         scorer = scoring.Scorer(
-            score_unless_stopped, tokenizer, config.data.max_seq_length
+            score_unless_stopped, tokenizer, config.longest_sequence
         )
         try:
             found = probe.probe(scorer, pairs).accuracies
