@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from albert_tf.devices import teraflops as teraflops_lib
+from albert_tf.devices import peak_table
 
 
 def peak_flops(strategy: tf.distribute.Strategy, teraflops: float = 0.0) -> float:
@@ -26,9 +26,9 @@ def _known_teraflops(strategy: tf.distribute.Strategy) -> float:
     if isinstance(strategy, tf.distribute.TPUStrategy):
         name = os.environ.get("TPU_ACCELERATOR_TYPE", "")
         kind = name.partition("-")[0].removesuffix("pod")
-        return teraflops_lib.of_tpu(kind)
+        return peak_table.of_tpu(kind)
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return 0.0
     details = tf.config.experimental.get_device_details(gpus[0])
-    return teraflops_lib.of_gpu(details.get("device_name", ""))
+    return peak_table.of_gpu(details.get("device_name", ""))

@@ -5,18 +5,9 @@ Two of them take another dtype to compute in.
 Shapes: rows are B * S or B * P; B batch, S sequence, N heads, C classes.
 """
 
-import functools
-from collections.abc import Callable
-
 import tensorflow as tf
 
-# By the names of `config.ACTIVATIONS`. The original's GELU is the tanh approximation
-# (Hendrycks and Gimpel, 2016).
-ACTIVATIONS: dict[str, Callable] = {
-    "gelu_tanh": functools.partial(tf.nn.gelu, approximate=True),
-    "gelu_exact": functools.partial(tf.nn.gelu, approximate=False),
-    "relu": tf.nn.relu,
-}
+from albert_tf.model import activations
 
 
 def biased_activation(inputs, bias, activation: str, dtype="float32"):
@@ -25,7 +16,7 @@ def biased_activation(inputs, bias, activation: str, dtype="float32"):
     Args:
       inputs: float [rows, units].
       bias: float32 [units].
-      activation: one of `ACTIVATIONS`.
+      activation: a key of `activations.BY_NAME`.
       dtype: of the computation.
 
     Returns:
@@ -34,7 +25,7 @@ def biased_activation(inputs, bias, activation: str, dtype="float32"):
     # oneDNN fuses only BiasAdd, and no other sum, with the product before it and the
     # GELU after it.
     biased = tf.nn.bias_add(tf.cast(inputs, dtype), tf.cast(bias, dtype))
-    return tf.cast(ACTIVATIONS[activation](biased), inputs.dtype)
+    return tf.cast(activations.BY_NAME[activation](biased), inputs.dtype)
 
 
 def normalize(inputs, gamma, beta, epsilon: float, axis: int = -1):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo
 
-from albert_tf.devices import teraflops
+from albert_tf.devices import peak_table
 from albert_tf.planning import exported_step
 
 # The first step may still allocate.
@@ -72,7 +72,7 @@ def run(
         compiled, compile_seconds = _compile(step, program, arrays)
         timings = _time_steps(step, compiled, arrays, num_steps)
     seconds = timings["queued_step_ms"] / 1e3
-    peak = 1e12 * (peak_teraflops or teraflops.of_gpu(device.device_kind))
+    peak = 1e12 * (peak_teraflops or peak_table.of_gpu(device.device_kind))
     memory = device.memory_stats() or {}
     return {
         "device": device.device_kind,

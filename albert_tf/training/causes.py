@@ -71,16 +71,17 @@ def of_stuck_loss(
         *_batch(config),
         *_labelled_pairs(config, manifest),
     ]
-    if not found:
-        rate = config.optimizer.learning_rate
-        found.append(
-            Cause(
-                f"rate {rate:g}, warmup and initialization are usual, so perhaps the "
-                "text or its labels",
-                "python -m data_prep.inspect_records RECORDS",
-            )
-        )
-    return found + weak
+    if found:
+        return found + weak
+    rate = config.optimizer.learning_rate
+    text = Cause(
+        f"rate {rate:g}, warmup and initialization are usual, so perhaps the text or "
+        "its labels",
+        "python -m data_prep.inspect_records RECORDS",
+    )
+    # A short run, for a first try, has few tokens and nothing else to blame.
+    tokens = _tokens_so_far(config, step)
+    return [*tokens, text, *weak[len(tokens) :]]
 
 
 def of_climbing_loss(

@@ -177,8 +177,10 @@ def test_a_climbing_loss_is_overfitting_only_if_that_of_training_fell():
 def test_no_setting_of_a_recipe_stands_out(recipe):
     config = config_io.load(f"configs/{recipe}.py")
     step = guard.judged_from(config)
-    first = causes.of_stuck_loss(config, _manifest(), step)[0]
-    assert "usual, so perhaps the text or its labels" in first.text
+    # Few tokens so far are the likelier cause at the first verdict.
+    texts = [one.text for one in causes.of_stuck_loss(config, _manifest(), step)][:2]
+    expected = "usual, so perhaps the text or its labels"
+    assert any(expected in text for text in texts), texts
 
 
 @pytest.mark.parametrize(("loss", "step"), [(5.6, None), (5.9, 1600)])
