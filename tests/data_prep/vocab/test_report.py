@@ -104,7 +104,8 @@ def test_table_has_a_column_for_each_vocabulary(tokenizer):
     assert table[0].split() == ["held-out", "text", "one", "other"]
     assert table[2].split() == ["words", "8", "1"]
     assert table[6].split() == ["pieces", "per", "word", "1.750", "1.000"]
-    assert table[7].split() == ["50%", "of", "the", "words,", "at", "most", "1", "1"]
+    assert table[7].split()[:6] == ["at", "most,", "for", "50%", "of", "the"]
+    assert table[7].split()[6:] == ["words", "1", "1"]
     assert len({len(row) for row in table[:13]}) == 1
     assert table[13:] == [
         "unknown characters of one: 中 (2) 文 (1) U+E000 (1)",
