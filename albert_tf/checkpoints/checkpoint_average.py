@@ -25,6 +25,7 @@ _RUN_FILES = (
     schema.CONFIG_FILE,
     schema.VOCAB_FILE,
     schema.MANIFEST_FILE,
+    schema.MANIFESTS_FILE,
     "task.json",
 )
 
@@ -44,7 +45,7 @@ def average(
       model_dir: the run.
       steps: of the checkpoints, which are whole.
       output_dir: a new or empty directory; gets a checkpoint of the last of these
-        steps, and the run's configuration, vocabulary, manifest and task.
+        steps, and the run's configuration, vocabulary, manifests and task.
       weights: as in `checkpointer.weights_part`.
 
     Returns:

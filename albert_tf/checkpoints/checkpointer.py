@@ -469,7 +469,7 @@ def restore_parts(
 def weights_part(path: str, weights: str = config_lib.WEIGHTS[0]) -> str:
     """Returns the name of the part of a checkpoint to read weights from.
 
-    All that reads weights asks here.
+    Everything that reads weights calls this.
 
     Args:
       path: the prefix of the checkpoint.

@@ -267,9 +267,9 @@ class TrainConfig(validation.Section, name="train"):
     hosts. `shuffle_buffer` counts the records of a stream from which the next is drawn.
 
     `records` are directories of records, relative to --data_dir, with weights: a batch
-    draws from each in proportion to its weight. None means --data_dir itself. `stages`
-    divide the run into parts with other batches; their steps add up to `num_steps`. No
-    stages means one, with the settings of the recipe.
+    draws from each in proportion to its weight. Without any, --data_dir itself holds
+    the records. `stages` divide the run into parts with other batches; their steps add
+    up to `num_steps`. Without any, the run is one stage with the recipe's settings.
 
     `eval_batch_size` counts sequences per device; `eval_batches` limits an evaluation;
     0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and

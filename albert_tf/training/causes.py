@@ -50,14 +50,15 @@ def describe(found: Sequence[Cause]) -> str:
 
 
 def of_stuck_loss(
-    config: config_lib.Config, manifest: schema.Manifest, step: int
+    config: config_lib.Config, manifest: schema.Manifest, step: int, first_step: int = 0
 ) -> list[Cause]:
     """Returns causes of a loss that stays at the token frequencies, likeliest first.
 
     Args:
-      config: of the run.
+      config: of the run, or of a stage.
       manifest: of its records.
       step: of the evaluation.
+      first_step: at which the stage or the branch begins.
     """
     found = [
         *_rate(config),
@@ -65,8 +66,9 @@ def of_stuck_loss(
         *_initialization(config),
         *_masking(config),
     ]
+    tokens = _tokens_so_far(config, step - first_step)
     weak = [
-        *_tokens_so_far(config, step),
+        *tokens,
         *_length(config),
         *_batch(config),
         *_labelled_pairs(config, manifest),
@@ -80,23 +82,28 @@ def of_stuck_loss(
         "python -m data_prep.inspect_records RECORDS",
     )
     # A short run, for a first try, has few tokens and nothing else to blame.
-    tokens = _tokens_so_far(config, step)
     return [*tokens, text, *weak[len(tokens) :]]
 
 
 def of_climbing_loss(
-    rows: Rows, config: config_lib.Config, manifest: schema.Manifest, step: int
+    rows: Rows,
+    config: config_lib.Config,
+    manifest: schema.Manifest,
+    step: int,
+    first_step: int = 0,
 ) -> list[Cause]:
     """Returns causes of a loss that rises again, likeliest first.
 
     Args:
       rows: of metrics.jsonl up to `step`.
-      config: of the run.
+      config: of the run, or of a stage.
       manifest: of its records.
       step: of the evaluation.
+      first_step: at which the stage or the branch begins.
     """
     found = []
-    passes = step * config.train.batch_size / manifest.splits[schema.TRAIN].num_records
+    num_sequences = (step - first_step) * config.train.batch_size
+    passes = num_sequences / manifest.splits[schema.TRAIN].num_records
     gap = _gap(rows)
     if passes > _MOST_PASSES and gap > _OVERFITTED:
         found.append(
@@ -178,11 +185,11 @@ def _masking(config: config_lib.Config) -> list[Cause]:
     return [Cause(f"a share of {rate:g} of the tokens is masked", advice)]
 
 
-def _tokens_so_far(config: config_lib.Config, step: int) -> list[Cause]:
+def _tokens_so_far(config: config_lib.Config, num_steps: int) -> list[Cause]:
     per_step = tokens_a_step(config)
-    if step * per_step > _FEW_TOKENS:
+    if num_steps * per_step > _FEW_TOKENS:
         return []
-    text = f"few tokens so far, {step * per_step / 1e6:.3g} M"
+    text = f"few tokens so far, {num_steps * per_step / 1e6:.3g} M"
     if config.train.num_steps * per_step < _FEW_TOKENS:
         return [Cause(text, "more steps (train.num_steps)")]
     return [Cause(text, "patience")]

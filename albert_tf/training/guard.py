@@ -119,9 +119,11 @@ def find_alarm(
     while place and kinds[place - 1] == kinds[-1]:
         place -= 1
     step = held_out[place][0]
-    until = [row for row in rows if row["step"] <= step]
-    describe = _stuck if kinds[-1] == "stuck" else _climbing
-    return Alarm(step, describe(held_out[: place + 1], until, config, manifest))
+    until_then = held_out[: place + 1]
+    if kinds[-1] == "stuck":
+        return Alarm(step, _stuck(until_then, config, manifest, begun))
+    rows = [row for row in rows if row["step"] <= step]
+    return Alarm(step, _climbing(until_then, rows, config, manifest, begun))
 
 
 def _judge(
@@ -153,13 +155,13 @@ def _judge(
 
 def _stuck(
     held_out: Sequence[tuple[int, float]],
-    rows: Rows,
     config: config_lib.Config,
     manifest: schema.Manifest,
+    begun: int,
 ) -> str:
     step, loss = held_out[-1]
-    tokens = (step - rows[0]["step"]) * causes.tokens_a_step(config)
-    found = causes.of_stuck_loss(config, manifest, step)
+    tokens = (step - begun) * causes.tokens_a_step(config)
+    found = causes.of_stuck_loss(config, manifest, step, begun)
     return (
         f"step {step}: no progress after {tokens / 1e6:.3g} M tokens: the held-out MLM "
         f"loss {loss:.3f} should be at least {MARGIN} below the "
@@ -173,10 +175,11 @@ def _climbing(
     rows: Rows,
     config: config_lib.Config,
     manifest: schema.Manifest,
+    begun: int,
 ) -> str:
     step, loss = held_out[-1]
     best_step, best = min(held_out, key=lambda one: one[1])
-    found = causes.of_climbing_loss(rows, config, manifest, step)
+    found = causes.of_climbing_loss(rows, config, manifest, step, begun)
     return (
         f"step {step}: no progress: the held-out MLM loss climbs, to {loss:.3f} from "
         f"{best:.3f} at step {best_step}. {causes.describe(found)}"

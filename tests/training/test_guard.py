@@ -183,6 +183,19 @@ def test_no_setting_of_a_recipe_stands_out(recipe):
     assert any(expected in text for text in texts), texts
 
 
+def test_the_tokens_and_passes_of_a_stage_are_its_own():
+    config = _config("train.batch_size=640")
+    stuck = guard.find_alarm(_rows((6.2, 6.1, 6.0, 5.9)), config, _manifest(), 400)
+    # 500 steps after its beginning are over there: 800 steps of 20,480 tokens.
+    assert stuck.step == 1200
+    assert "after 16.4 M tokens" in stuck.line
+    assert "few tokens so far, 16.4 M" in stuck.line
+    losses = (8.3, 5.5, 5.0, 5.2, 5.3, 5.4)
+    climbing = guard.find_alarm(_rows(losses, 400, 3.0), config, _manifest(), 1200)
+    # 800 steps of 640 of 1,000 records.
+    assert "overfitting: 512 passes" in climbing.line
+
+
 @pytest.mark.parametrize(("loss", "step"), [(5.6, None), (5.9, 1600)])
 def test_losses_of_another_stage_are_not_compared(loss, step):
     rows = _rows((8.3, 5.5, 5.0, 4.9, loss))
