@@ -5,7 +5,7 @@ Free of TensorFlow, so that a run's records are checked before it is imported.
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import stages as stages_lib
@@ -84,6 +84,32 @@ def of_directory(
     return StageRecords(stage, (Source("", data_dir, manifest),))
 
 
+def of_manifests(
+    manifests: Mapping[str, schema.Manifest], config: config_lib.Config
+) -> tuple[StageRecords, ...]:
+    """Returns the records of a run by what its directory keeps of them.
+
+    Args:
+      manifests: by the names of the records, "" for those of --data_dir itself.
+      config: of the run.
+
+    Raises:
+      ValueError: a manifest is missing.
+    """
+    found = []
+    for stage in stages_lib.split(config):
+        weights = _weights(stage)
+        if missing := sorted(weights.keys() - manifests.keys()):
+            raise ValueError(
+                f"each of train.records must have a manifest; {missing[0]!r} has none"
+            )
+        sources = (
+            Source(name, "", manifests[name], weights[name]) for name in sorted(weights)
+        )
+        found.append(StageRecords(stage, tuple(sources)))
+    return tuple(found)
+
+
 def read(data_dir: str, config: config_lib.Config) -> tuple[StageRecords, ...]:
     """Reads the manifests of all records of a run, and checks them.
 
@@ -113,11 +139,16 @@ def _read_stage(
         keys = {f"data.{name}": f"{stage.prefix}.{name}" for name in stages_lib.OF_DATA}
         if settings[stage.number - 1].records:
             setting = f"{stage.prefix}.records"
-    for name, weight in sorted((stage.config.train.records or {"": 1.0}).items()):
+    for name, weight in sorted(_weights(stage).items()):
         path = os.path.join(data_dir, name) if name else data_dir
         manifest = manifest_lib.read_manifest(path, setting if name else "--data_dir")
         manifest_lib.check_manifest(path, manifest, stage.config, keys)
         yield Source(name, path, manifest, weight)
+
+
+def _weights(stage: stages_lib.Stage) -> dict[str, float]:
+    """Returns the weights of a stage's sources; without any, of --data_dir itself."""
+    return stage.config.train.records or {"": 1.0}
 
 
 def distinct(run: Sequence[StageRecords]) -> list[Source]:

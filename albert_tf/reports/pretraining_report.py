@@ -5,11 +5,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from albert_tf.checkpoints import run_dir
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, validation
 from albert_tf.core import stages as stages_lib
-from albert_tf.data import manifest as manifest_lib
-from albert_tf.data import schema
+from albert_tf.data import schema, sources
 from albert_tf.reports import html, pretraining_charts
 from albert_tf.training import guard, metrics_log
 
@@ -52,21 +52,28 @@ def write(output_dir: str, model_dir: str) -> str:
     except ValueError as error:
         raise ValueError(f"{metrics_path}: {error}") from error
     alarm = None
-    if (manifest := _read_manifest(model_dir)) is not None:
+    if run := _read_records(model_dir, config):
         html.check_rows(rows)
         last_step = max((row["step"] for row in rows), default=0)
-        stage = stages_lib.leading_to(stages_lib.split(config), last_step)
-        alarm = guard.find_alarm(rows, stage.config, manifest, stage.first_step)
-        summary.setdefault("heldout_unigram_entropy", manifest.heldout_unigram_entropy)
+        stage = stages_lib.leading_to([one.stage for one in run], last_step)
+        records = run[stage.number - 1]
+        alarm = guard.find_alarm(rows, stage.config, records.manifest, stage.first_step)
+        summary.setdefault("heldout_unigram_entropy", records.unigram_entropy)
     return write_report(output_dir, summary, rows, config, alarm.line if alarm else "")
 
 
-def _read_manifest(model_dir: str) -> schema.Manifest | None:
-    """Reads the manifest of a run; None if its records have an earlier format."""
+def _read_records(
+    model_dir: str, config: config_lib.Config
+) -> tuple[sources.StageRecords, ...]:
+    """Reads the manifests of a run; () if one is missing or has an earlier format."""
     try:
-        return manifest_lib.read_manifest(model_dir)
+        manifests = {
+            name: schema.Manifest.from_json(json.dumps(values))
+            for name, values in run_dir.read_manifests(model_dir).items()
+        }
+        return sources.of_manifests(manifests, config)
     except ValueError:
-        return None
+        return ()
 
 
 def write_report(

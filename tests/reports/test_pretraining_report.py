@@ -356,9 +356,13 @@ def test_command_without_summary_into_another_folder(tmp_path):
     assert not (tmp_path / "run" / "report").exists()
 
 
-def test_a_run_that_does_not_learn_is_named(tmp_path):
+@pytest.mark.parametrize("names", [(), ("books", "wiki")])
+def test_a_run_that_does_not_learn_is_named(tmp_path, names):
     run = tmp_path / "run"
     _make_run(run, summary=None)
+    weights = ",".join(names)
+    config = config_io.override(CONFIG, [f"train.records={weights}"])
+    (run / "config.json").write_text(config_io.to_json(config))
     empty = {"num_documents": 1, "num_records": 9, "shards": [], "statistics": {}}
     manifest = schema.Manifest(
         *({}, {}, 100, "", 4, (), 32, 5, {}, {}, ""),
@@ -367,7 +371,11 @@ def test_a_run_that_does_not_learn_is_named(tmp_path):
     )
     text = json.loads(manifest.to_json())
     text["splits"] = {"train": empty, "heldout": empty}
-    (run / "manifest.json").write_text(json.dumps(text))
+    if names:
+        texts = json.dumps(dict.fromkeys(names, text))
+        (run / "manifests.json").write_text(texts)
+    else:
+        (run / "manifest.json").write_text(json.dumps(text))
     _main(run)
     page = _read(run / "report").text
     assert "0.29 nats below" in page
