@@ -23,7 +23,6 @@ from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, files
-from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 
 FORMS = ("text", "encoder", "lite")
@@ -66,13 +65,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
-    flags.DEFINE_enum(
-        "compute_dtype",
-        None,
-        config_lib.COMPUTE_DTYPES,
-        "Dtype in which the blocks compute; by default that of the run.",
-        flag_values,
-    )
+    checkpoint_flags.define_compute_dtype(flag_values)
     flags.DEFINE_integer(
         "fixed_length",
         None,

@@ -18,7 +18,6 @@ from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, files
-from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.inference import saved_model_dir
 from albert_tf.probing import published, settings, suites
@@ -61,13 +60,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
-    flags.DEFINE_enum(
-        "compute_dtype",
-        None,
-        config_lib.COMPUTE_DTYPES,
-        "Dtype in which the blocks compute; by default that of the run.",
-        flag_values,
-    )
+    checkpoint_flags.define_compute_dtype(flag_values)
     checkpoint_flags.define_weights(flag_values)
     flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.mark_flags_as_required(["model", "suite", "output_dir"], flag_values)

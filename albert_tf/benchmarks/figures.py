@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf.benchmarks import table as table_lib
+from albert_tf.core import text_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ def table(figures: Sequence[Figure]) -> str:
         measured = _shown(figure.value, figure.unit)
         quartiles = _quartiles(figure)
         rows.append([f"  {figure.name}", measured, quartiles, _target(figure), met])
-    return "\n".join(table_lib.align(rows))
+    return "\n".join(text_table.align(rows))
 
 
 def _quartiles(figure: Figure) -> str:

@@ -61,7 +61,7 @@ class Case:
         shape = costs.BatchShape(self.batch_size, self.length, self.num_predictions)
         if self.task == TRAINING:
             return costs.step_flops(self.model, shape, "none").total
-        forward = costs.forward_flops(self.model, shape)
+        forward = costs.forward_flops(self.model, shape, everywhere=True)
         return forward.total - forward.masked_lm - forward.sentence_pair
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.benchmarks import table
 from albert_tf.core import config as config_lib
+from albert_tf.core import text_table
 from albert_tf.model import pretraining_model
 from albert_tf.probing import model_scorer, scoring
 from albert_tf.serving import scaled_weights
@@ -80,7 +80,7 @@ def measure(
                 if length <= max_length
             }
             found.append(extrapolate(dtype, size, times_of_row))
-    print("\n".join(table.align(to_rows(found))))
+    print("\n".join(text_table.align(to_rows(found))))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.benchmarks import model_cases, runner
-from albert_tf.benchmarks import table as table_lib
+from albert_tf.core import text_table
 
 
 def fastest_baseline(outcomes: Sequence[runner.Outcome]) -> runner.Outcome | None:
@@ -56,7 +56,7 @@ def speed_table(
     if outcomes:
         baseline = fastest_baseline(outcomes)
         rows = [_HEADINGS, *(_row(case, outcome, baseline) for outcome in outcomes)]
-        lines += [_heading(case, outcomes), *table_lib.align(rows)]
+        lines += [_heading(case, outcomes), *text_table.align(rows)]
     lines += [f"{name} is not measured: {reason}" for name, reason in missing.items()]
     return "\n".join(lines)
 
@@ -117,7 +117,7 @@ def memory_table(
                 *_cells(outcomes, remats, _milliseconds),
             ]
         )
-    return "\n".join(table_lib.align(table))
+    return "\n".join(text_table.align(table))
 
 
 def _columns(remats: Sequence[str], unit: str) -> list[str]:

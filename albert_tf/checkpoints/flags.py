@@ -1,4 +1,4 @@
-"""Flag that says which weights of a checkpoint are read; no TensorFlow."""
+"""Flags that say how the model of a run is read; no TensorFlow."""
 
 from absl import flags
 
@@ -13,5 +13,16 @@ def define_weights(flag_values: flags.FlagValues) -> None:
         config_lib.WEIGHTS,
         "Weights to read of a checkpoint. averaged: their average over the steps, if "
         "the run kept one (train.ema_decay), else the trained ones.",
+        flag_values=flag_values,
+    )
+
+
+def define_compute_dtype(flag_values: flags.FlagValues) -> None:
+    """Defines --compute_dtype, None by default."""
+    flags.DEFINE_enum(
+        "compute_dtype",
+        None,
+        config_lib.COMPUTE_DTYPES,
+        "Dtype in which the blocks compute; by default that of the run.",
         flag_values=flag_values,
     )

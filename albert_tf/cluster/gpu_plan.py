@@ -126,8 +126,9 @@ def plan(gpus: GpuHosts, training: plans.Training) -> plans.Plan:
 
 
 def _start(gpus: GpuHosts, training: plans.Training, index: int) -> str:
+    checks = training.checks(f"--expect_gpus={gpus.num_gpus}")
     if gpus.num_hosts == 1:
-        return host_scripts.start(training.arguments(), {})
+        return host_scripts.start(checks, training.arguments(), {})
     # Google's internal DNS resolves the names of the machines in a zone.
     workers = [f"{name}:{_WORKER_PORT}" for name in gpus.host_names]
     tf_config = {
@@ -135,6 +136,7 @@ def _start(gpus: GpuHosts, training: plans.Training, index: int) -> str:
         "task": {"type": "worker", "index": index},
     }
     return host_scripts.start(
+        checks,
         training.arguments("--strategy=multi_worker"),
         {"TF_CONFIG": json.dumps(tf_config)},
     )

@@ -4,10 +4,10 @@ All files are in one directory of the home directory:
 
     albert_tf_run/source/     this repository's files
     albert_tf_run/venv/       Python and the pinned packages
-    albert_tf_run/run.sh      the training command
-    albert_tf_run/log         its output
-    albert_tf_run/process     its process group and boot id
-    albert_tf_run/exit_code   its exit code, once it has ended
+    albert_tf_run/run.sh      the commands: checks of the host, then training
+    albert_tf_run/log         their output
+    albert_tf_run/process     their process group and boot id
+    albert_tf_run/exit_code   the exit code, once they have ended
 """
 
 import dataclasses
@@ -84,21 +84,28 @@ cd source
 """
 
 
-def start(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+def start(
+    checks: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
+) -> str:
     """Starts the training, unless it runs already, and returns at once.
+
+    The host is checked first: if something failed, there is no training, and the exit
+    code is that of the checks.
 
     setsid and nohup take it out of the ssh session, so that it outlives the connection;
     unlike tmux and a unit of systemd they are on every image, need no root, and are the
     same in a test. The shell around the command records its exit code.
 
     Args:
+      checks: arguments of `python -m albert_tf.doctor`.
       arguments: of `python -m albert_tf.pretrain`.
       environment: variables to set.
     """
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()
     )
-    command = shlex.join(["-u", "-m", "albert_tf.pretrain", *arguments])
+    doctor = shlex.join(["-u", "-m", "albert_tf.doctor", *checks])
+    training = shlex.join(["-u", "-m", "albert_tf.pretrain", *arguments])
     return f"""\
 set -eu
 {_ALIVE}\
@@ -111,7 +118,10 @@ cat > run.sh <<"END_OF_RUN_SH"
 cd "$HOME/{RUN_DIR}/source"
 {exports}\
 code=0
-../venv/bin/python {command} || code=$?
+../venv/bin/python {doctor} || code=$?
+if [ "$code" -eq 0 ]; then
+  ../venv/bin/python {training} || code=$?
+fi
 echo "$code" > ../exit_code.new
 mv ../exit_code.new ../exit_code
 END_OF_RUN_SH

@@ -93,10 +93,16 @@ class Training:
         return [
             *config,
             *(f"--set={override}" for override in self.overrides),
-            f"--data_dir={self.data_dir}",
-            f"--model_dir={self.model_dir}",
+            *self._directories(),
             *more,
         ]
+
+    def checks(self, *more: str) -> list[str]:
+        """The flags of albert_tf.doctor, and more."""
+        return [*self._directories(), *more]
+
+    def _directories(self) -> tuple[str, str]:
+        return f"--data_dir={self.data_dir}", f"--model_dir={self.model_dir}"
 
 
 @dataclasses.dataclass(frozen=True)

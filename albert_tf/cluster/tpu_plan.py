@@ -99,6 +99,7 @@ def plan(tpu: TpuSlice, training: plans.Training) -> plans.Plan:
         start=on_hosts(
             "start the training on all hosts",
             host_scripts.start(
+                training.checks("--expect_tpu", "--query_metadata"),
                 training.arguments(f"--tpu={'pod' if tpu.is_pod else 'local'}"),
                 # In a pod each host's TPU belongs to a server process, which pretrain
                 # starts without this variable; see docs/clusters.md.

@@ -24,9 +24,7 @@ def peak_flops(strategy: tf.distribute.Strategy, teraflops: float = 0.0) -> floa
 
 def _known_teraflops(strategy: tf.distribute.Strategy) -> float:
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        name = os.environ.get("TPU_ACCELERATOR_TYPE", "")
-        kind = name.partition("-")[0].removesuffix("pod")
-        return peak_table.of_tpu(kind)
+        return peak_table.of_tpu(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return 0.0

@@ -13,8 +13,13 @@ _GPU_TERAFLOPS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L4":
 _GPU_TERAFLOPS |= {"V100": 125, "T4": 65}
 
 
-def of_tpu(kind: str) -> float:
-    """Returns the peak of one replica, such as 197 of "v5e"; 0 if it is unknown."""
+def of_tpu(name: str) -> float:
+    """Returns the peak of one replica of a TPU; 0 if it is unknown.
+
+    Args:
+      name: kind or type, such as v5e or v5litepod-8.
+    """
+    kind = name.partition("-")[0].removesuffix("pod")
     return _TPU_TERAFLOPS.get(kind, 0.0)
 
 

@@ -93,6 +93,10 @@ _MODEL = "--saved_model={model}"
 WRONG_VALUE = [
     ("albert_tf.average_checkpoints", _RUN, "either --steps or --last"),
     ("albert_tf.average_checkpoints", (*_RUN, "--last=2"), "must hold all checkpoints"),
+    ("albert_tf.doctor", ("--checks=cpu,gqu",), "must be some of versions, imports"),
+    ("albert_tf.doctor", ("--checks=",), "received none"),
+    ("albert_tf.doctor", ("--json=gs://b/f",), "--json must be a local file"),
+    ("albert_tf.doctor", ("cpu",), "arguments must be flags; received 'cpu'"),
     ("albert_tf.export", (*_RUN, "--weights=best"), "should be one of <averaged|tr"),
     ("albert_tf.convert", ("--from=run:{dir}", "--to=run:{new}"), "copy the directory"),
     ("albert_tf.convert", ("--from=bert:{dir}", "--to=hf:{new}"), "received 'bert:"),
@@ -131,8 +135,12 @@ WRONG_VALUE = [
     ),
     ("data_prep.demo_corpus", (), "Flag --output must have a value"),
 ]
-# These read no file that a flag names, or (Beam) need what is not installed here.
-NO_FILE = {"albert_tf.bench_model", "data_prep.beam_pipeline", "data_prep.demo_corpus"}
+# These read no file that a flag names, or say of it what they found (doctor), or (Beam)
+# need what is not installed here.
+NO_FILE = {
+    *("albert_tf.bench_model", "albert_tf.doctor", "data_prep.beam_pipeline"),
+    "data_prep.demo_corpus",
+}
 
 _PROGRAM = """
 import atexit, json, runpy, sys

@@ -216,6 +216,43 @@ def test_of_two_processes_that_start_together_one_gets_the_lease(cloud):
     assert EVERY_FAULT <= set(outcome.faults)
 
 
+# ---- Checks of a machine ----
+
+_DOCTOR = (
+    *("-m", "albert_tf.doctor", "--checks=storage,clock"),
+    *("--data_dir=gs://bucket/records", "--model_dir=gs://bucket/run"),
+)
+
+
+@pytest.mark.slow
+def test_doctor_writes_to_the_storage_and_leaves_nothing(cloud):
+    (cloud.bucket / "records").mkdir()
+    (cloud.bucket / "records" / "manifest.json").write_text("{}")
+    outcome = cloud.run(*_DOCTOR)
+    assert outcome.code == 0, outcome.output
+    assert "--data_dir=gs://bucket/records: read in" in outcome.output
+    assert "gs://bucket/run: written, read and removed in" in outcome.output
+    assert "the storage of gs://bucket/run" in outcome.output  # the clock's line
+    assert outcome.requests["upload"] == 1
+    files = [path for path in cloud.bucket.rglob("*") if path.is_file()]
+    assert [path.name for path in files] == ["manifest.json"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "code", "remedy"),
+    [("503", 75, "Try again later"), ("403", 1, "roles/storage.objectAdmin")],
+)
+def test_doctor_names_a_storage_that_refuses(cloud, fault, code, remedy):
+    outcome = cloud.run(*_DOCTOR, rules=[{"match": ".", "times": 9999, "fault": fault}])
+    assert outcome.code == code, outcome.output
+    lines = [line for line in outcome.output.splitlines() if "FAILED   " in line]
+    assert len(lines) == 2, outcome.output
+    assert "--data_dir=gs://bucket/records, at the step: list: " in lines[0]
+    assert "--model_dir=gs://bucket/run, at the step: write: " in lines[1]
+    assert remedy in lines[1]
+
+
 # ---- Pre-training ----
 
 _SETTINGS = [f"--set={override}" for override in small_run.OVERRIDES]

@@ -115,6 +115,9 @@ class Cloud:
     def trainings(self) -> list:
         return fake_gcloud.read_lines(self.folder / "trainings.jsonl")
 
+    def checks(self) -> list:
+        return fake_gcloud.read_lines(self.folder / "checks.jsonl")
+
     def is_followed(self) -> bool:
         """Whether the training runs, its start is over, and its log is being shown."""
         return bool(self.trainings()) and _TPU_FOLLOW in self.calls()
@@ -200,6 +203,17 @@ def test_tpu_with_one_host_is_created_used_and_deleted(tmp_path, checkout):
             "albert_tf_run/source",
         ]
     ]
+    assert cloud.checks() == [
+        [
+            "host-0",
+            [
+                *("-u", "-m", "albert_tf.doctor"),
+                *("--data_dir=gs://bucket/records", "--model_dir=gs://bucket/run"),
+                *("--expect_tpu", "--query_metadata"),
+            ],
+        ]
+    ]
+    assert output.index("checks, which end with 0") < output.index("training, which")
     assert "waiting for it: CREATING" in output
     assert output.count("training, which ends with 0\n") == 1
     assert "deleted; it costs nothing more" in output
@@ -282,6 +296,12 @@ def test_one_gpu_host_is_created_used_and_deleted(tmp_path, checkout):
     [[_, arguments, variables, _]] = cloud.trainings()
     assert arguments[-1] == "--model_dir=gs://bucket/run"
     assert variables == {"TF_CONFIG": None, "TPU_LOAD_LIBRARY": None}
+    [[_, checks]] = cloud.checks()
+    assert checks == [
+        *("-u", "-m", "albert_tf.doctor"),
+        *("--data_dir=gs://bucket/records", "--model_dir=gs://bucket/run"),
+        "--expect_gpus=1",
+    ]
 
 
 def test_two_gpu_hosts_find_one_another_by_tf_config(tmp_path, checkout):
@@ -311,6 +331,9 @@ def test_two_gpu_hosts_find_one_another_by_tf_config(tmp_path, checkout):
     for host, arguments, variables, _ in cloud.trainings():
         assert arguments[-1] == "--strategy=multi_worker"
         configs[host] = json.loads(variables["TF_CONFIG"])
+    hosts, checks = zip(*sorted(cloud.checks()), strict=True)
+    assert hosts == ("host-0", "host-1")
+    assert all(arguments[-1] == "--expect_gpus=2" for arguments in checks)
     workers = {"worker": ["night-0:2222", "night-1:2222"]}
     assert configs == {
         "host-0": {"cluster": workers, "task": {"type": "worker", "index": 0}},
@@ -413,6 +436,25 @@ def test_failed_training_deletes_the_machine(tmp_path, checkout, exit_code):
     assert code == 1
     assert f"error: the training failed with exit code {exit_code}" in output
     assert cloud.calls()[-1] == _TPU_DELETE
+
+
+def test_host_that_fails_its_checks_is_deleted_before_it_trains(tmp_path, checkout):
+    cloud = Cloud(tmp_path, checkout, checks=[1])
+    code, output = cloud.submit(*TPU)
+    assert code == 1
+    assert "checks, which end with 1\n" in output
+    assert "error: the training failed with exit code 1: see its line" in output
+    assert cloud.trainings() == []
+    assert cloud.calls()[-1] == _TPU_DELETE
+
+
+@pytest.mark.slow
+def test_host_whose_storage_is_away_is_checked_again(tmp_path, checkout):
+    cloud = Cloud(tmp_path, checkout, checks=[75, 0])
+    code, output = cloud.submit(*TPU)
+    assert code == 0, output
+    assert len(cloud.checks()) == 2
+    assert len(cloud.trainings()) == 1
 
 
 def test_existing_machine_is_not_touched(tmp_path, checkout):
@@ -709,7 +751,7 @@ def _bash(script: str, home: pathlib.Path) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def host(tmp_path) -> pathlib.Path:
-    """The home of a host whose python writes down what it got."""
+    """The home of a host whose python writes down what it got; checks find nothing."""
     programs = tmp_path / host_scripts.RUN_DIR / "venv" / "bin"
     programs.mkdir(parents=True)
     (tmp_path / host_scripts.RUN_DIR / "source").mkdir()
@@ -717,7 +759,7 @@ def host(tmp_path) -> pathlib.Path:
         f"#!{sys.executable}\n"
         "import json, os, sys\n"
         "print(json.dumps([sys.argv[1:], os.environ.get('TF_CONFIG')]))\n"
-        "sys.exit(75)\n"
+        "sys.exit(75 if sys.argv[3] == 'albert_tf.pretrain' else 0)\n"
     )
     (programs / "python").chmod(0o755)
     return tmp_path
@@ -732,8 +774,12 @@ def test_quotes_spaces_and_dollars_reach_the_training_as_they_are(host):
     [*_, argument] = shlex.split(command.shell().replace("\\\n", ""))
     assert _bash(argument.removeprefix("--command="), host).returncode == 0
     log = host / host_scripts.RUN_DIR / "log"
-    _wait_for(lambda: log.exists() and log.read_text().endswith("\n"))
-    arguments, tf_config = json.loads(log.read_text())
+    _wait_for(lambda: log.exists() and log.read_text().count("\n") == 2)
+    (checks, _), (arguments, tf_config) = map(json.loads, log.read_text().splitlines())
+    assert checks == [
+        *("-u", "-m", "albert_tf.doctor", "--data_dir=gs://d", "--model_dir=gs://m"),
+        "--expect_gpus=1",
+    ]
     assert arguments == [
         *("-u", "-m", "albert_tf.pretrain", "--config=configs/a b.py"),
         *(f"--set={override}" for override in overrides),
@@ -746,14 +792,14 @@ def test_status_is_the_exit_code_running_or_lost(host):
     folder = host / host_scripts.RUN_DIR
     status = f"{host_scripts.STATUS} "
     assert _bash(host_scripts.status(), host).stdout == f"{status}lost\n"
-    assert _bash(host_scripts.start([], {}), host).returncode == 0
+    assert _bash(host_scripts.start([], [], {}), host).returncode == 0
     _wait_for((folder / "exit_code").exists)
     assert _bash(host_scripts.status(), host).stdout == f"{status}75\n"
     (folder / "venv" / "bin" / "python").write_text("#!/bin/sh\nsleep 60\n")
-    assert _bash(host_scripts.start([], {}), host).returncode == 0
+    assert _bash(host_scripts.start([], [], {}), host).returncode == 0
     try:
         assert _bash(host_scripts.status(), host).stdout == f"{status}running\n"
-        again = _bash(host_scripts.start([], {}), host)
+        again = _bash(host_scripts.start([], [], {}), host)
         assert again.stdout == "already running\n"
     finally:
         _bash(host_scripts.stop(), host)
@@ -771,13 +817,14 @@ def test_run_of_an_earlier_boot_is_lost_though_its_number_is_in_use(host):
 def test_stop_gives_time_to_save_and_then_kills(host):
     folder = host / host_scripts.RUN_DIR
     python = folder / "venv" / "bin" / "python"
-    python.write_text("#!/bin/bash\ntrap 'echo saved > saved' TERM\nsleep 60 & wait\n")
-    _bash(host_scripts.start([], {}), host)
+    checks = '#!/bin/bash\n[ "$3" = albert_tf.doctor ] && exit\n'
+    python.write_text(f"{checks}trap 'echo saved > saved' TERM\nsleep 60 & wait\n")
+    _bash(host_scripts.start([], [], {}), host)
     _wait_for(lambda: _is_waiting(folder))
     assert _bash(host_scripts.stop(seconds=10), host).returncode == 0
     assert (folder / "source" / "saved").read_text() == "saved\n"
-    python.write_text("#!/bin/bash\ntrap '' TERM\nwhile :; do sleep 1; done\n")
-    _bash(host_scripts.start([], {}), host)
+    python.write_text(f"{checks}trap '' TERM\nwhile :; do sleep 1; done\n")
+    _bash(host_scripts.start([], [], {}), host)
     time.sleep(0.5)
     assert _bash(host_scripts.stop(seconds=1), host).returncode == 0
     assert _bash(host_scripts.status(), host).stdout.endswith("lost\n")

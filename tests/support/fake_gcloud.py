@@ -9,6 +9,7 @@ beforehand what fails and how trainings end:
     ssh, state
     states           for each creation the words that the state call prints one after
                      the other; the last one stays
+    checks           exit codes of the checks to come; then 0
     trainings        for each start on each host an exit code, "preempted" (the machine
                      is taken away) or "endless"; then 0
 """
@@ -148,6 +149,11 @@ append(home / "installed.jsonl", argv)
 
 _TRAINING = """
 home = pathlib.Path(os.environ["HOME"])
+if sys.argv[3] == "albert_tf.doctor":
+    append(folder / "checks.jsonl", [home.name, sys.argv[1:]])
+    end = pop("checks", 0)
+    print(f"checks, which end with {end}", flush=True)
+    sys.exit(end)
 seen = {name: os.environ.get(name) for name in ("TF_CONFIG", "TPU_LOAD_LIBRARY")}
 record = [home.name, sys.argv[1:], seen, os.path.relpath(os.getcwd(), home)]
 append(folder / "trainings.jsonl", record)
