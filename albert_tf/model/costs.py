@@ -4,6 +4,8 @@ Nothing is built: the numbers follow from the configuration. Letters: B batch, S
 sequence, P predictions, T = B * S tokens, E embedding, H hidden, N heads, F
 feed-forward size, V vocabulary. A block application is one pass of the hidden states
 through a block; there are `num_layers * num_inner_groups` of them, with any sharing.
+In training the last of them is at 1 + P positions of a sequence only, those that the
+heads read; R = B * (1 + P).
 """
 
 import dataclasses
@@ -74,6 +76,11 @@ class BatchShape:
         """T."""
         return self.batch_size * self.length
 
+    @property
+    def num_read(self) -> int:
+        """R: the masked tokens, and the first of each sequence."""
+        return self.batch_size * (1 + self.num_predictions)
+
 
 @dataclasses.dataclass(frozen=True)
 class Flops(Parts):
@@ -106,10 +113,12 @@ class StepFlops(Parts):
 class BlockActivations(Parts):
     """Bytes that the backward pass of one block application reads.
 
-    The block's output is not among them: it is the next one's input.
+    The block's output is not among them: it is the next one's input. `read_input` is a
+    copy of the input at the positions where the result is needed, if not everywhere.
     """
 
     block_input: int
+    read_input: int
     query_key_value: int
     attention_probabilities: int
     context: int
@@ -123,7 +132,8 @@ class BlockActivations(Parts):
     def within_attention(self) -> int:
         """Bytes that the attention part can recompute from the block's input."""
         return (
-            self.query_key_value
+            self.read_input
+            + self.query_key_value
             + self.attention_probabilities
             + self.context
             + self.attention_output
@@ -132,7 +142,10 @@ class BlockActivations(Parts):
 
 @dataclasses.dataclass(frozen=True)
 class ActivationMemory(Parts):
-    """Bytes kept for the backward pass when it begins with the last block.
+    """Bytes held for the backward pass at the moment when they are most.
+
+    That is when it begins with the last block, or, if much is recomputed, at the one
+    before it.
 
     `kept` is over all block applications; `recomputed` is recomputed for one of them at
     a time; `logits` is for those of the masked LM head and their gradient.
@@ -190,20 +203,30 @@ def count_parameters(model: config_lib.ModelConfig) -> Parameters:
     )
 
 
-def forward_flops(model: config_lib.ModelConfig, shape: BatchShape) -> Flops:
-    """Counts the forward pass of the pre-training model; sharing changes nothing."""
+def forward_flops(
+    model: config_lib.ModelConfig, shape: BatchShape, everywhere: bool = False
+) -> Flops:
+    """Counts the forward pass of the pre-training model; sharing changes nothing.
+
+    Args:
+      model: the model.
+      shape: the batch.
+      everywhere: whether the result of the last block is needed at all positions, as in
+        inference, and not only where the heads read it.
+    """
     embedding, hidden = model.embedding_size, model.hidden_size
     tokens, depth = shape.num_tokens, num_block_applications(model)
     predictions = shape.batch_size * shape.num_predictions
     projection = _product(tokens, embedding, hidden) if _has_projection(model) else 0
-    # Scores are [S, D] x [D, S] and contexts [S, S] x [S, D], for each of the N heads.
-    attended = 2 * _product(shape.length, hidden, shape.length) * shape.batch_size
+    # Positions at which a block's result is needed, over all block applications.
+    rows = (depth - 1) * tokens + (tokens if everywhere else shape.num_read)
     return Flops(
         embedding_projection=projection,
-        query_key_value=depth * 3 * _product(tokens, hidden, hidden),
-        scores_and_context=depth * attended,
-        attention_output=depth * _product(tokens, hidden, hidden),
-        feed_forward=depth * 2 * _product(tokens, hidden, model.intermediate_size),
+        query_key_value=_product(rows + 2 * depth * tokens, hidden, hidden),
+        # Of each of the N heads scores are [D] x [D, S] and contexts [S] x [S, D].
+        scores_and_context=2 * _product(rows, hidden, shape.length),
+        attention_output=_product(rows, hidden, hidden),
+        feed_forward=2 * _product(rows, hidden, model.intermediate_size),
         pooler=_product(shape.batch_size, hidden, hidden),
         masked_lm=_product(predictions, hidden, embedding)
         + _product(predictions, embedding, model.vocab_size),
@@ -232,20 +255,32 @@ def step_flops(
 
 
 def block_activations(
-    model: config_lib.ModelConfig, shape: BatchShape, compute_dtype: str
+    model: config_lib.ModelConfig,
+    shape: BatchShape,
+    compute_dtype: str,
+    last: bool = False,
 ) -> BlockActivations:
     """Returns the bytes that one block application keeps if nothing is recomputed.
 
     Dropout masks and the float32 copies within softmax and layer norm are not counted.
+
+    Args:
+      model: the model.
+      shape: the batch.
+      compute_dtype: of the activations, one of `BYTES_OF_DTYPE`.
+      last: whether it is the last one, whose result only the heads read.
     """
     size = BYTES_OF_DTYPE[compute_dtype]
-    hidden = shape.num_tokens * model.hidden_size * size  # [T, H]
-    intermediate = shape.num_tokens * model.intermediate_size * size  # [T, F]
-    scores = model.num_heads * shape.length * shape.num_tokens * size  # [B, N, S, S]
+    rows = shape.num_read if last else shape.num_tokens
+    everywhere = shape.num_tokens * model.hidden_size * size  # [T, H]
+    hidden = rows * model.hidden_size * size  # [T or R, H]
+    intermediate = rows * model.intermediate_size * size  # [T or R, F]
     return BlockActivations(
-        block_input=hidden,
-        query_key_value=3 * hidden,
-        attention_probabilities=scores,
+        block_input=everywhere,
+        read_input=hidden if last else 0,
+        query_key_value=hidden + 2 * everywhere,
+        # [B, N, S or 1 + P, S]
+        attention_probabilities=model.num_heads * shape.length * rows * size,
         context=hidden,
         attention_output=hidden,
         attention_layer_norm=hidden,
@@ -264,16 +299,22 @@ def activation_memory(
     is recomputed, for one block application at a time. Of embeddings and heads only
     the logits are counted; the rest is small compared to the blocks.
     """
-    block = block_activations(model, shape, compute_dtype)
-    recomputed = {
-        "none": 0,
-        "attention": block.within_attention,
-        "block": block.total - block.block_input,
-    }[remat]
+    block, last = (
+        block_activations(model, shape, compute_dtype, last=last)
+        for last in (False, True)
+    )
+    again, last_again = _recomputed(block, remat), _recomputed(last, remat)
+    others = num_block_applications(model) - 1
+    kept = others * (block.total - again)
+    if others and again > last.total:
+        # More than when the backward pass begins, with the small last one.
+        last_again = again
+    else:
+        kept += last.total - last_again
     predictions = shape.batch_size * shape.num_predictions
     return ActivationMemory(
-        kept=num_block_applications(model) * (block.total - recomputed),
-        recomputed=recomputed,
+        kept=kept,
+        recomputed=last_again,
         logits=2 * predictions * model.vocab_size * _MASTER_BYTES,
     )
 
@@ -324,6 +365,15 @@ def to_dict(costs: Costs) -> dict[str, Any]:
     for name in ("parameters", "forward_flops", "step_flops", "activation_bytes"):
         values[name]["total"] = getattr(costs, name).total
     return values
+
+
+def _recomputed(block: BlockActivations, remat: str) -> int:
+    """Bytes of a block application that are computed again in the backward pass."""
+    return {
+        "none": 0,
+        "attention": block.within_attention,
+        "block": block.total - block.block_input,
+    }[remat]
 
 
 def _batch_shape(config: config_lib.Config, batch_size: int) -> BatchShape:

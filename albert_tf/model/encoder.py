@@ -91,6 +91,7 @@ class Encoder(layers.Layer):
         input_mask,
         segment_ids,
         positions,
+        dropout_seed=None,
         weights: compute_lib.WeightCache | None = None,
     ):
         """Encodes a batch at some positions only, which saves most of the last layer.
@@ -100,14 +101,19 @@ class Encoder(layers.Layer):
           input_mask: as in `call`.
           segment_ids: as in `call`.
           positions: int32 [B, P].
+          dropout_seed: as in `call`.
           weights: as in `call`.
 
         Returns:
-          `sequence_output` at the positions, float32 [B, P, H], without dropout.
+          `sequence_output` at the positions, float32 [B, P, H].
         """
         weights = weights or compute_lib.WeightCache(self.compute.dtype)
-        _, hidden = self.embed(input_ids, segment_ids, weights)
-        *_, last = self.apply_blocks(hidden, input_mask, weights, positions=positions)
+        # Keras names the operations of `call` so.
+        with tf.name_scope(self.name):
+            _, hidden = self.embed(input_ids, segment_ids, weights, dropout_seed)
+            *_, last = self.apply_blocks(
+                hidden, input_mask, weights, dropout_seed, positions
+            )
         return tf.cast(last, tf.float32)
 
     def embed(
@@ -171,10 +177,12 @@ class Encoder(layers.Layer):
 
     def outputs(self, embedded, all_layers: Sequence[tf.Tensor]) -> EncoderOutputs:
         """Adds the pooled output to embeddings and layers, float32 as in the result."""
-        pooled_output = tf.tanh(self.pooler(all_layers[-1][:, 0]))  # [B, H]
-        return EncoderOutputs(
-            embedded, tuple(all_layers), all_layers[-1], pooled_output
-        )
+        last = all_layers[-1]
+        return EncoderOutputs(embedded, tuple(all_layers), last, self.pool(last))
+
+    def pool(self, sequence_output):
+        """Maps the first of float32 [B, S or P, H] to the pooled output, [B, H]."""
+        return tf.tanh(self.pooler(sequence_output[:, 0]))
 
     @property
     def block_at_depth(self) -> tuple[int, ...]:

@@ -12,12 +12,23 @@ from albert_tf.model import compute as compute_lib
 from albert_tf.model import encoder, pretraining_heads, stateless_random
 
 
+class PretrainingScores(NamedTuple):
+    """What the losses of pre-training read.
+
+    mlm: scores of the vocabulary at the masked positions.
+    pair_logits: float32 [B, 2].
+    """
+
+    mlm: pretraining_heads.MaskedLmScores
+    pair_logits: tf.Tensor
+
+
 class PretrainingOutputs(NamedTuple):
     """Outputs of the pre-training model for a batch.
 
     encoder: the encoder's outputs.
-    mlm: scores of the vocabulary at the masked positions.
-    pair_logits: float32 [B, 2].
+    mlm: as in `PretrainingScores`.
+    pair_logits: as in `PretrainingScores`.
     """
 
     encoder: encoder.EncoderOutputs
@@ -69,6 +80,33 @@ class PretrainingModel(tf_keras.Model):
         )
         pair_logits = self.sentence_order(outputs.pooled_output)
         return PretrainingOutputs(outputs, mlm, pair_logits)
+
+    def scores(self, features, dropout_seed=None) -> PretrainingScores:
+        """Computes what the losses read, and no more.
+
+        The heads read the first token and the masked ones, so the last block is applied
+        there only: `costs.forward_flops` counts what that saves. The scores are those
+        of `call`, but for rounding and the masks of dropout in the last block.
+
+        Args:
+          features: as in `call`.
+          dropout_seed: as in `call`.
+        """
+        masked = features["masked_lm_positions"]
+        read = tf.concat([tf.zeros_like(masked[:, :1]), masked], axis=1)  # [B, 1 + P]
+        # Keras names the operations of `call` so.
+        with tf.name_scope(self.name):
+            hidden = self.encoder.encode_at(
+                features["input_ids"],
+                features["input_mask"],
+                features["segment_ids"],
+                read,
+                dropout_seed,
+            )  # [B, 1 + P, H]
+            table = self.encoder.embeddings.word_embeddings
+            mlm = self.masked_lm.scores_of(hidden[:, 1:], table)
+            pair_logits = self.sentence_order(self.encoder.pool(hidden))
+        return PretrainingScores(mlm, pair_logits)
 
 
 def build_pretraining_model(

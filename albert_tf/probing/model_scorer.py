@@ -26,7 +26,7 @@ def make_score_tokens(
     def encode_at(input_ids, input_mask, segment_ids, positions):
         weights = compute_lib.WeightCache(model.compute.dtype, replacements)
         return model.encoder.encode_at(
-            input_ids, input_mask, segment_ids, positions, weights
+            input_ids, input_mask, segment_ids, positions, weights=weights
         )
 
     @tf.function(input_signature=[_ROWS, _ROWS, *[_NUMBERS] * 3], autograph=False)

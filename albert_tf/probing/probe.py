@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.core import files
+from albert_tf.core import files, text_table
 from albert_tf.probing import accuracy, published, scoring, settings, suites
 
 RESULTS_FILE = "results.json"
@@ -153,11 +153,7 @@ def summary_lines(values: dict[str, Any]) -> list[str]:
         rows.append(_summary_row(name, one, others))
     others = [other["overall"] for other in values["published"].values()]
     rows.append(_summary_row("overall", values["overall"], others))
-    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
-    lines = [
-        "  ".join([row[0].ljust(first), *map(str.rjust, row[1:], widths)])
-        for row in rows
-    ]
+    lines = text_table.align(rows)
     if values["num_too_long"]:
         lines.append(f"{values['num_too_long']:,} pairs were too long for the model")
     return lines

@@ -99,10 +99,10 @@ class PretrainingObjective:
         example_weights=None,
     ) -> Scalars:
         """Returns the `PRETRAINING_SUMS` of a batch, losses in nats."""
-        outputs = model(features, dropout_seed=dropout_seed)
+        found = model.scores(features, dropout_seed)
         mlm = losses.masked_lm(
-            outputs.mlm.scores,
-            outputs.mlm.bias,
+            found.mlm.scores,
+            found.mlm.bias,
             features["masked_lm_ids"],
             features["masked_lm_weights"],
             model.compute.fuse_elementwise,
@@ -110,7 +110,7 @@ class PretrainingObjective:
         labels = features["next_sentence_labels"]
         if example_weights is None:
             example_weights = tf.ones_like(labels, tf.float32)
-        pair = losses.sentence_pair(outputs.pair_logits, labels, example_weights)
+        pair = losses.sentence_pair(found.pair_logits, labels, example_weights)
         sums = (*mlm, *pair, _num_tokens(features))
         return dict(zip(self.sum_names, sums, strict=True))
 

@@ -1,6 +1,6 @@
 """Pre-training: from records to checkpoints.
 
-config = config_io.load("configs/small.py", ["train.num_steps=600"])
+config = config_io.load("configs/demo.py")
 metrics = pretraining.train(config, data_dir="records", model_dir="run")
 """
 

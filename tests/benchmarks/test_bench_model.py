@@ -51,13 +51,20 @@ def _implementation(name: str) -> model_cases.Implementation:
 
 
 def test_a_training_step_counts_three_times_the_products_of_the_forward_pass():
-    # B 3, S 16, P 4, E 6, H 8, L 2, F 20, V 50, so 48 tokens and 12 predictions.
+    # B 3, S 16, P 4, E 6, H 8, L 2, F 20, V 50, so 48 tokens, 12 predictions, and 15
+    # positions that the heads read.
     layer = 4 * (2 * 48 * 8 * 8) + 2 * (2 * 48 * 16 * 8) + 2 * (2 * 48 * 8 * 20)
+    last = (
+        2 * (2 * 48 * 8 * 8)
+        + 2 * (2 * 15 * 8 * 8)
+        + 2 * (2 * 15 * 16 * 8)
+        + 2 * (2 * 15 * 8 * 20)
+    )
     heads = 2 * 12 * 8 * 6 + 2 * 12 * 6 * 50 + 2 * 3 * 8 * 2
-    assert (layer, heads) == (79_872, 8_448)
+    assert (layer, last, heads) == (79_872, 33_408, 8_448)
     pooler, projection = 384, 4_608
-    forward = projection + 2 * layer + pooler + heads
-    assert model_cases.TINY.flops == 3 * forward == 519_552
+    forward = projection + layer + last + pooler + heads
+    assert model_cases.TINY.flops == 3 * forward == 380_160
     inference = dataclasses.replace(model_cases.TINY, task=model_cases.INFERENCE)
     assert inference.flops == projection + 2 * layer + pooler == 164_736
 
@@ -69,7 +76,9 @@ def test_the_cases_cost_what_was_counted_by_hand():
     encoder = 2048 * per_token + 2 * 16 * 768 * 768
     heads = 2 * 320 * (768 * 128 + 128 * 30000) + 2 * 16 * 768 * 2
     assert encoder == 357_977_554_944
-    assert _case("training-base-16x128").flops == 3 * (encoder + heads)
+    # The last layer is at 21 of 128 positions; its keys and values are at all.
+    unread = 16 * 107 * (4 * 768 * 768 + 4 * 768 * 3072 + 4 * 128 * 768)
+    assert _case("training-base-16x128").flops == 3 * (encoder - unread + heads)
     assert _case("inference-base-32x128").flops == 2 * encoder
     assert _case("inference-base-1x128").flops == encoder // 16
     sizes = {case.name: (case.batch_size, case.length) for case in model_cases.CASES}

@@ -141,33 +141,46 @@ def test_counts_equal_those_of_a_built_model(
 def test_forward_flops_by_part():
     assert costs_lib.forward_flops(small_model(), SHAPE) == costs_lib.Flops(
         embedding_projection=2520,  # 2 * 21 * 6 * 10
-        query_key_value=50400,  # 4 * 3 * 2 * 21 * 10 * 10
-        scores_and_context=23520,  # 4 * 3 * 2 * 2 * 7 * 10 * 7
-        attention_output=16800,  # 4 * 2 * 21 * 10 * 10
-        feed_forward=53760,  # 4 * 2 * 2 * 21 * 10 * 16
+        # Three blocks at 21 positions and the last at 3 * (1 + 5): 81.
+        query_key_value=49800,  # 2 * 81 * 10 * 10 + 4 * 2 * 2 * 21 * 10 * 10
+        scores_and_context=22680,  # 2 * 2 * 81 * 10 * 7
+        attention_output=16200,  # 2 * 81 * 10 * 10
+        feed_forward=51840,  # 2 * 2 * 81 * 10 * 16
         pooler=600,  # 2 * 3 * 10 * 10
         masked_lm=11340,  # 2 * 15 * 10 * 6 + 2 * 15 * 6 * 53
         sentence_pair=120,  # 2 * 3 * 10 * 2
     )
 
 
+def test_inference_applies_the_last_block_everywhere():
+    everywhere = costs_lib.forward_flops(small_model(), SHAPE, everywhere=True)
+    assert everywhere == dataclasses.replace(
+        costs_lib.forward_flops(small_model(), SHAPE),
+        query_key_value=50400,  # 4 * 3 * 2 * 21 * 10 * 10
+        scores_and_context=23520,  # 4 * 3 * 2 * 2 * 7 * 10 * 7
+        attention_output=16800,  # 4 * 2 * 21 * 10 * 10
+        feed_forward=53760,  # 4 * 2 * 2 * 21 * 10 * 16
+    )
+
+
 @pytest.mark.parametrize(
-    ("remat", "recomputed"), [("none", 0), ("attention", 90720), ("block", 144480)]
+    ("remat", "recomputed"), [("none", 0), ("attention", 88680), ("block", 140520)]
 )
 def test_a_step_is_the_forward_pass_three_times_and_what_is_recomputed(
     remat, recomputed
 ):
     step = costs_lib.step_flops(small_model(), SHAPE, remat)
-    assert (step.forward, step.backward) == (159060, 318120)
+    assert (step.forward, step.backward) == (155100, 310200)
     assert step.recomputed == recomputed
-    assert step.total == 477180 + recomputed
+    assert step.total == 465300 + recomputed
 
 
 def test_sharing_changes_no_products_and_inner_groups_multiply_those_of_blocks():
-    shared = costs_lib.forward_flops(small_model(), SHAPE)
-    own = costs_lib.forward_flops(small_model(sharing="none"), SHAPE)
+    shared, own, inner = (
+        costs_lib.forward_flops(small_model(**changes), SHAPE, everywhere=True)
+        for changes in ({}, {"sharing": "none"}, {"num_inner_groups": 3})
+    )
     assert own == shared
-    inner = costs_lib.forward_flops(small_model(num_inner_groups=3), SHAPE)
     assert inner.feed_forward == 3 * shared.feed_forward
     assert inner.total == 3 * shared.total - 2 * 14580  # what is not in blocks, once
 
@@ -179,6 +192,7 @@ def test_activations_of_a_block_by_part():
     found = costs_lib.block_activations(small_model(), SHAPE, "float32")
     assert found == costs_lib.BlockActivations(
         block_input=840,  # 21 * 10 * 4
+        read_input=0,
         query_key_value=2520,
         attention_probabilities=1176,  # 3 * 2 * 7 * 7 * 4
         context=840,
@@ -188,14 +202,27 @@ def test_activations_of_a_block_by_part():
         activated_intermediate=1344,
         feed_forward_output=840,
     )
+    found = costs_lib.block_activations(small_model(), SHAPE, "float32", last=True)
+    assert found == costs_lib.BlockActivations(
+        block_input=840,
+        read_input=720,  # 3 * (1 + 5) * 10 * 4
+        query_key_value=2400,  # 720 + 2 * 840
+        attention_probabilities=1008,  # 3 * 2 * 6 * 7 * 4
+        context=720,
+        attention_output=720,
+        attention_layer_norm=720,
+        intermediate=1152,  # 18 * 16 * 4
+        activated_intermediate=1152,
+        feed_forward_output=720,
+    )
 
 
 @pytest.mark.parametrize(
     ("remat", "kept", "recomputed"),
     [
-        ("none", 4 * 10584, 0),
-        ("attention", 4 * 5208, 5376),
-        ("block", 4 * 840, 9744),
+        ("none", 3 * 10584 + 10152, 0),
+        ("attention", 3 * 5208 + 4584, 5568),
+        ("block", 4 * 840, 9312),
     ],
 )
 def test_activation_memory_by_remat(remat, kept, recomputed):
@@ -205,9 +232,20 @@ def test_activation_memory_by_remat(remat, kept, recomputed):
     assert memory.total == kept + recomputed + 6360
 
 
+def test_the_most_may_be_held_after_the_last_block():
+    shape = dataclasses.replace(SHAPE, num_predictions=1)
+    last = costs_lib.block_activations(small_model(), shape, "float32", last=True)
+    assert last.total < 9744
+    memory = costs_lib.activation_memory(small_model(), shape, "block", "float32")
+    assert (memory.kept, memory.recomputed) == (3 * 840, 9744)
+    alone = small_model(num_layers=1)
+    memory = costs_lib.activation_memory(alone, shape, "block", "float32")
+    assert memory.kept + memory.recomputed == last.total
+
+
 def test_bfloat16_halves_the_activations_of_blocks_and_not_the_logits():
     memory = costs_lib.activation_memory(small_model(), SHAPE, "none", "bfloat16")
-    assert (memory.kept, memory.logits) == (4 * 5292, 6360)
+    assert (memory.kept, memory.logits) == (20952, 6360)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 24])
@@ -267,7 +305,9 @@ _SAME_MEMORY = {"Reshape", "Identity", "IdentityN", "ExpandDims", "Squeeze"}
 _HELD_ANYWAY = {"Placeholder", "Const", "ReadVariableOp"}
 
 
-def _bytes_kept(sizes: config.ModelConfig, compute: compute_lib.Compute) -> int:
+def _bytes_kept(
+    sizes: config.ModelConfig, compute: compute_lib.Compute, positions=None
+) -> int:
     """What ops of the backward pass read of what those of the forward pass made."""
     model = pretraining_model.build_pretraining_model(sizes, seed=1, compute=compute)
     num_forward = 0
@@ -276,7 +316,11 @@ def _bytes_kept(sizes: config.ModelConfig, compute: compute_lib.Compute) -> int:
     def gradients(ids):
         nonlocal num_forward
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(model.encoder(ids, ids, ids).sequence_output)
+            if positions is None:
+                encoded = model.encoder(ids, ids, ids).sequence_output
+            else:
+                encoded = model.encoder.encode_at(ids, ids, ids, positions)
+            loss = tf.reduce_sum(encoded)
         num_forward = len(tf.compat.v1.get_default_graph().get_operations())
         found = tape.gradient(loss, model.encoder.trainable_variables)
         return [tf.convert_to_tensor(g) for g in found if g is not None]
@@ -310,9 +354,22 @@ def _bytes_kept(sizes: config.ModelConfig, compute: compute_lib.Compute) -> int:
 @pytest.mark.parametrize("remat", config.REMATS)
 def test_a_layer_keeps_what_the_arithmetic_says(remat, dtype):
     compute = compute_lib.Compute(dtype, fuse_elementwise=True, remat=remat)
-    four, five = (
-        _bytes_kept(small_model(sharing="all", num_layers=depth), compute)
-        for depth in (4, 5)
+    four, five = (small_model(sharing="all", num_layers=depth) for depth in (4, 5))
+    counted = [
+        costs_lib.activation_memory(sizes, SHAPE, remat, dtype).kept
+        for sizes in (four, five)
+    ]
+    found = [_bytes_kept(sizes, compute) for sizes in (four, five)]
+    assert found[1] - found[0] == counted[1] - counted[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_last_layer_keeps_what_the_arithmetic_says(dtype):
+    compute = compute_lib.Compute(dtype, fuse_elementwise=True)
+    positions = tf.zeros([SHAPE.batch_size, 1 + SHAPE.num_predictions], tf.int32)
+    everywhere, read = (
+        costs_lib.block_activations(small_model(), SHAPE, dtype, last).total
+        for last in (False, True)
     )
-    memory = costs_lib.activation_memory(small_model(), SHAPE, remat, dtype)
-    assert five - four == memory.kept / 4
+    found = [_bytes_kept(small_model(), compute, where) for where in (None, positions)]
+    assert found[0] - found[1] == everywhere - read

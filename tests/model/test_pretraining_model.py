@@ -72,6 +72,14 @@ def test_outputs_equal_the_original(arrays, model, compiled):
         golden.assert_near(value, arrays[name], TOLERANCE, name)
 
 
+def test_the_scores_of_a_step_are_those_of_the_whole_output(arrays, model):
+    features = golden.features(arrays)
+    found, outputs = model.scores(features), model(features)
+    mlm_logits = outputs.mlm.logits
+    golden.assert_near(found.mlm.logits, mlm_logits, TOLERANCE, "MLM")
+    golden.assert_near(found.pair_logits, outputs.pair_logits, TOLERANCE, "pair")
+
+
 @pytest.mark.parametrize("num_parts", [1, 2, 4])
 def test_losses_and_gradients_equal_the_original(arrays, model, num_parts):
     features = {k: tf.constant(v) for k, v in golden.features(arrays).items()}

@@ -140,8 +140,9 @@ def test_arguments_and_outputs_are_described(exported):
 def test_costs_are_those_of_the_batch(exported):
     step, _ = exported
     assert step.num_tokens == 72
-    # 3 times the forward pass; L 1, H 12, F 20, E 10, V 4000.
-    block = 8 * 72 * 12 * 12 + 4 * 72 * 12 * 20 + 4 * 72 * 24 * 12
+    # 3 times the forward pass; L 1, H 12, F 20, E 10, V 4000. The heads read 15 of 72
+    # positions; keys and values are of all.
+    block = 4 * 72 * 12 * 12 + 15 * (4 * 12 * 12 + 4 * 12 * 20 + 4 * 24 * 12)
     heads = 2 * 3 * 12 * 12 + 2 * 12 * (12 * 10 + 10 * 4000) + 4 * 3 * 12
     assert step.model_flops == 3 * (block + 2 * 72 * 10 * 12 + heads)
 

@@ -20,7 +20,7 @@ class Model:
     def __init__(self, pair_logits):
         self.pair_logits = tf.Variable(pair_logits)
 
-    def __call__(self, features, dropout_seed):
+    def scores(self, features, dropout_seed):
         scores = tf.zeros([*features["masked_lm_ids"].shape, 3])
         logits = tf.gather(self.pair_logits, features["row"])
         mlm = types.SimpleNamespace(scores=scores, bias=tf.zeros([3]))
