@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.benchmarks import binaries
-from albert_tf.core import cli, config_io, files
+from albert_tf.core import cli, config_io, files, text_table
 from albert_tf.data import schema
 
 
@@ -53,7 +53,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Measures, prints a table, and writes results.json."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
-        config = config_io.load(flag_values.config, flag_values.set)
+        # Both learn from the same batches, all of one shape.
+        config = config_io.load(
+            flag_values.config, ["train.stages=[]", *flag_values.set]
+        )
         minutes = sorted(_numbers(flag_values, "minutes"))
         rates = _numbers(flag_values, "rates")
         manifest = os.path.join(flag_values.data_dir, schema.MANIFEST_FILE)
@@ -68,7 +71,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 f"--output_dir must be new or empty; {output_dir} has files"
             )
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
-        from albert_tf.benchmarks import learning_curves, rounds, table
+        from albert_tf.benchmarks import learning_curves, rounds
 
         print(f"{os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}")
         options = learning_curves.Options(
@@ -85,7 +88,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             raise ValueError(f"nothing can be compared: {failure}") from failure
         path = os.path.join(output_dir, "results.json")
         files.write_json(path, results)
-        print("\n".join(table.align(learning_curves.table(results))))
+        print("\n".join(text_table.align(learning_curves.table(results))))
         print(f"load after {os.getloadavg()[0]:.1f}; all figures: {path}")
 
 

@@ -55,7 +55,8 @@ def bench(values: flags.FlagValues) -> list[figures.Figure]:
             f"--parts must be some of {', '.join(PARTS)}; received "
             f"{','.join(values.parts)!r}"
         )
-    config = config_io.load(values.config, values.set)
+    # Figures are of one shape of batches.
+    config = config_io.load(values.config, ["train.stages=[]", *values.set])
     data_dir = os.path.abspath(values.data_dir) if values.data_dir else ""
     manifest = os.path.join(data_dir, schema.MANIFEST_FILE)
     if data_dir and not files.exists(manifest):

@@ -10,6 +10,7 @@ Both train a model of the same sizes on the same batches, in turns on one machin
 """
 
 import dataclasses
+import math
 import os
 import pathlib
 import statistics
@@ -195,10 +196,12 @@ class _OurRun:
     def _start(
         self, model_dir: str, num_steps: int, every: int
     ) -> turns.PausableProcess:
+        share = self._config.optimizer.decay_steps / self._config.train.num_steps
         config = config_io.override(
             self._config,
             [
                 f"train.num_steps={num_steps}",
+                f"optimizer.decay_steps={math.ceil(share * num_steps)}",
                 f"optimizer.warmup_steps={_warmup_steps(num_steps)}",
                 f"train.save_every_steps={every}",
                 f"train.eval_every_steps={every}",

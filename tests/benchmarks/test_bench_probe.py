@@ -36,7 +36,7 @@ def test_every_length_is_timed(monkeypatch, tmp_path, capsys):
     overrides = [f"--set={override}" for override in small_run.OVERRIDES]
     path = tmp_path / "figures.json"
     arguments = ("--dtypes=float32", "--batch_tokens=18,60", "--rounds=1")
-    binaries.run(bench_probe, *overrides, *arguments, f"--json={path}")
+    binaries.run(bench_probe, "--config=", *overrides, *arguments, f"--json={path}")
     found = json.loads(path.read_text())
     assert [one["batch_tokens"] for one in found] == [18, 60]
     assert all(one["blimp_minutes"] > 0 for one in found)

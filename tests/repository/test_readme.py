@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import re
 import shlex
 import subprocess
@@ -9,23 +10,23 @@ import sys
 
 import pytest
 
-from tests.support import small_run
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What makes the commands fit a corpus of a few hundred sentences and a test's patience.
 SHRINK = {
-    "data_prep.train_vocab": ["--vocab_size=150"],
+    "data_prep.train_vocab": ["--vocab_size=130"],
     "data_prep.create_pretraining_data": [
-        "--set=model.vocab_size=150",
+        "--set=model.vocab_size=130",
         "--set=data.heldout_rate=0.2",
     ],
     "albert_tf.pretrain": [
-        "--set=model.vocab_size=150",
+        "--set=model.vocab_size=130",
         "--set=data.heldout_rate=0.2",
         "--set=model.num_layers=1",
         "--set=optimizer.warmup_steps=1",
-        "--set=train.num_steps=4",
+        "--set=optimizer.decay_steps=3",
+        "--set=train.num_steps=6",
+        *(f"--set=train.stages.{number}.num_steps=2" for number in (1, 2, 3)),
     ],
 }
 
@@ -34,32 +35,50 @@ def _shell_blocks() -> list[str]:
     return re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 
 
-def _own_text_commands() -> list[list[str]]:
-    (block,) = (block for block in _shell_blocks() if "data_prep.train_vocab" in block)
-    lines = block.replace("\\\n", " ").splitlines()
-    return [shlex.split(line) for line in lines if line.startswith("python -m ")]
+def _write_corpus(path: pathlib.Path) -> None:
+    """Writes documents of sentences so short that two of them fit into 32 tokens."""
+    rng = random.Random(5)
+    syllables = ("ba", "ken", "lo", "mir", "nu", "pas", "rok", "sti", "ton", "vel")
+    words = [first + last for first in syllables for last in syllables]
+    documents = (
+        "\n".join(f"{' '.join(rng.choices(words, k=3))}." for _ in range(12))
+        for _ in range(60)
+    )
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+
+
+def _write_python(path: pathlib.Path) -> None:
+    """Writes a program `python` that adds the flags of `SHRINK`."""
+    cases = (
+        f'{module}) set -- "$@" {shlex.join(more)} ;;'
+        for module, more in SHRINK.items()
+    )
+    lines = ["#!/bin/sh", 'case "$2" in', *cases, "esac"]
+    path.write_text("\n".join([*lines, f'exec {sys.executable} "$@"', ""]))
+    path.chmod(0o755)
 
 
 @pytest.mark.slow
 def test_five_commands_lead_from_own_text_to_answers(tmp_path):
-    commands = _own_text_commands()
-    assert len(commands) == 5
+    (block,) = (block for block in _shell_blocks() if "data_prep.train_vocab" in block)
+    activation, *lines = block.splitlines()
+    assert activation == ". .venv/bin/activate"
+    assert block.count("python -m ") == 5
+    (tmp_path / "bin").mkdir()
+    _write_python(tmp_path / "bin" / "python")
     (tmp_path / "corpus").mkdir()
-    small_run.write_corpus(tmp_path / "corpus" / "part.txt")
+    _write_corpus(tmp_path / "corpus" / "part.txt")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for command in commands:
-        assert command[:2] == ["python", "-m"]
-        command = [sys.executable, *command[1:], *SHRINK.get(command[2], [])]
-        result = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=environment,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert result.returncode == 0, result.stderr[-2000:]
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    result = subprocess.run(
+        ["bash", "-e", "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
     assert "->" in result.stdout
 
 
