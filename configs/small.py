@@ -2,7 +2,8 @@
 
 for length in 32 64 128; do
   python -m data_prep.create_pretraining_data --config=configs/small.py \
-      --set data.max_seq_length=$length --output_dir=records/$length ...
+      --set data.max_seq_length=$length \
+      --set data.pack_sequences=$((128 / length)) --output_dir=records/$length ...
 done
 python -m albert_tf.pretrain --config=configs/small.py --data_dir=records \
     --model_dir=RUN
@@ -28,7 +29,11 @@ def get_config() -> config.Config:
         ),
         text=config.TextConfig(sentence_splitter="sentencex"),
         data=config.DataConfig(
-            max_seq_length=128, masking="dynamic", dupe_factor=1, max_ngram=1
+            max_seq_length=128,
+            pack_sequences=1,
+            masking="dynamic",
+            dupe_factor=1,
+            max_ngram=1,
         ),
         optimizer=config.OptimizerConfig(
             learning_rate=0.01,
@@ -45,19 +50,19 @@ def get_config() -> config.Config:
             save_every_steps=1000,
             eval_every_steps=1000,
             eval_batch_size=64,
-            eval_batches=50,
+            eval_batches=15,
             stages=(
                 config.StageConfig(
                     num_steps=6600,
                     max_seq_length=32,
-                    batch_size=128,
+                    pack_sequences=4,
                     masked_lm_rate=0.3,
                     records={"32": 1},
                 ),
                 config.StageConfig(
                     num_steps=1700,
                     max_seq_length=64,
-                    batch_size=64,
+                    pack_sequences=2,
                     masked_lm_rate=0.2,
                     records={"64": 1},
                 ),

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.benchmarks import figures, rounds
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io
+from albert_tf.core import config_io, row_shapes
 from albert_tf.data import input_pipeline, schema, shard_order
 from albert_tf.data import manifest as manifest_lib
 
@@ -84,7 +84,7 @@ def original_input(
     features = {
         name: tf.io.FixedLenFeature(shape or (1,), dtypes[dtype])
         for name, (dtype, shape) in schema.model_features(
-            seq_length, num_predictions
+            row_shapes.RowShape(seq_length, num_predictions)
         ).items()
     }
 

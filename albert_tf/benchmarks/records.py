@@ -1,4 +1,4 @@
-"""Records for benchmarks, made from the demonstration's text by data_prep's binaries.
+"""Records for benchmarks, made by data_prep's binaries.
 
 They are kept, and made again only for another recipe. The binaries run as processes,
 since albert_tf does not import data_prep.
@@ -14,25 +14,31 @@ from albert_tf.core import config_io, files
 from albert_tf.data import schema
 
 
-def make_records(work_dir: str, config: config_lib.Config) -> str:
+def make_records(
+    work_dir: str, config: config_lib.Config, corpus: str = "", vocab: str = ""
+) -> str:
     """The folder of a recipe's records, which are made if they do not exist.
 
     Args:
       work_dir: an absolute path; keeps the text, vocabularies and records.
       config: the recipe; model.vocab_size, text and data determine the records.
+      corpus: files of text, as data_prep takes them; empty means the demonstration's.
+      vocab: a vocabulary of the recipe's size; empty means to train one.
 
     Raises:
       ValueError: they cannot be made.
     """
     files.make_folder(work_dir)
-    corpus = os.path.join(work_dir, "corpus.txt")
-    vocab = os.path.join(work_dir, f"vocab-{config.model.vocab_size}.model")
     values = config_io.to_dict(config)
     settings = values["text"], values["data"], config.model.vocab_size
-    key = json.dumps([*settings, schema.FORMAT_VERSION]).encode()
+    given = (corpus, vocab) if corpus or vocab else ()
+    key = json.dumps([*settings, schema.FORMAT_VERSION, *given]).encode()
     name = f"records-{hashlib.sha256(key).hexdigest()[:12]}"
     records = os.path.join(work_dir, name)
-    if not files.exists(corpus):
+    own_corpus = os.path.join(work_dir, "corpus.txt")
+    corpus = corpus or own_corpus
+    vocab = vocab or os.path.join(work_dir, f"vocab-{config.model.vocab_size}.model")
+    if corpus == own_corpus and not files.exists(corpus):
         binaries.run_module("data_prep.demo_corpus", f"--output={corpus}")
     if not files.exists(vocab):
         size = f"--vocab_size={config.model.vocab_size}"

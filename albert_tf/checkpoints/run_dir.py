@@ -220,6 +220,7 @@ def _begun_stages(config: config_lib.Config, step: int) -> list[dict[str, Any]]:
             "steps": min(stage.last_step, step) - stage.first_step,
             "batch_size": stage.config.train.batch_size,
             "max_seq_length": stage.config.data.max_seq_length,
+            "pack_sequences": stage.config.data.pack_sequences,
             **{name: getattr(stage.config.data, name) for name in of_data},
             "learning_rate_factor": stage.learning_rate_factor,
         }

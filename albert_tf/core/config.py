@@ -7,7 +7,7 @@ saved configurations, and applies overrides such as `train.batch_size=512`.
 
 import dataclasses
 
-from albert_tf.core import task_config, validation
+from albert_tf.core import row_shapes, task_config, validation
 
 SHARINGS = ("all", "attention", "feed_forward", "none")
 ACTIVATIONS = ("gelu_tanh", "gelu_exact", "relu")
@@ -140,6 +140,9 @@ class DataConfig(validation.Section, name="data"):
     spans (p(n) ~ 1/n, as in the paper), "longer" ones (p(n) ~ n) or none ("uniform").
     Without `whole_words` each token counts as a word. `max_predictions_per_seq` limits
     the masked tokens of a sequence; with 0, `masked_lm_rate` alone does.
+    With `pack_sequences` above 0 a row of a batch holds as many sequences as fit into
+    that many times `max_seq_length` tokens, and tokens see their own sequence alone;
+    with 0 it holds one, and padding.
     `heldout_rate` is the fraction of documents kept out of the training records. There
     are at least `min_shards` training shards, and enough to keep each at about
     `shard_megabytes` before `compression`.
@@ -149,6 +152,7 @@ class DataConfig(validation.Section, name="data"):
     lower_case: bool = True
     pair_loss: str = validation.one_of(PAIR_LOSSES, default="sop")
     max_seq_length: int = validation.in_range(8, 65535, "[]", default=512)
+    pack_sequences: int = validation.in_range(0, 64, "[]", default=0)
     short_seq_rate: float = validation.in_range(0, 1, "[]", default=0.1)
     masking: str = validation.one_of(MASKINGS, default="static")
     masked_lm_rate: float = validation.in_range(0, 1, "()", default=0.15)
@@ -164,9 +168,21 @@ class DataConfig(validation.Section, name="data"):
 
     @property
     def num_predictions(self) -> int:
-        """The largest number of masked tokens in a record: P of the shapes."""
+        """The largest number of masked tokens of a sequence."""
         uncapped = max(1, round(self.max_seq_length * self.masked_lm_rate))
         return min(uncapped, self.max_predictions_per_seq or uncapped)
+
+    @property
+    def row(self) -> row_shapes.RowShape:
+        """The shape of a row of a batch."""
+        if not self.pack_sequences:
+            return row_shapes.RowShape(self.max_seq_length, self.num_predictions)
+        return row_shapes.packed(
+            self.max_seq_length,
+            self.pack_sequences,
+            self.masked_lm_rate,
+            self.num_predictions,
+        )
 
 
 OPTIMIZERS = ("lamb", "adamw")
@@ -237,8 +253,8 @@ class StageConfig(validation.Section, name="train.stages"):
 
     A stage takes `num_steps` steps. Everything else is the recipe's unless it is set:
     `batch_size` and `accumulation_steps` that of `train`; `max_seq_length`,
-    `masked_lm_rate` and `max_predictions_per_seq` that of `data`, and `records` those
-    of `train.records`. Masks of static records were drawn when they were made; the two
+    `pack_sequences`, `masked_lm_rate` and `max_predictions_per_seq` that of `data`, and
+    `records` those of `train.records`. Masks of static records were drawn when they were made; the two
     settings of masks must be those of the records then. The learning rate is that of
     the schedule, which knows no stages, times `learning_rate_factor`.
     """
@@ -247,6 +263,7 @@ class StageConfig(validation.Section, name="train.stages"):
     batch_size: int | None = validation.at_least(1, default=None)
     accumulation_steps: int | None = validation.at_least(1, default=None)
     max_seq_length: int | None = validation.in_range(8, 65535, "[]", default=None)
+    pack_sequences: int | None = validation.in_range(0, 64, "[]", default=None)
     masked_lm_rate: float | None = validation.in_range(0, 1, "()", default=None)
     max_predictions_per_seq: int | None = validation.in_range(
         0, 2**63, "[)", default=None

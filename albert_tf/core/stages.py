@@ -14,7 +14,12 @@ from albert_tf.core import config as config_lib
 
 # Settings of a stage that replace those of a section; None keeps them.
 OF_TRAIN = ("batch_size", "accumulation_steps")
-OF_DATA = ("max_seq_length", "masked_lm_rate", "max_predictions_per_seq")
+OF_DATA = (
+    "max_seq_length",
+    "pack_sequences",
+    "masked_lm_rate",
+    "max_predictions_per_seq",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +51,10 @@ class Stage:
     def describe(self) -> str:
         """Returns its steps and the shape of its batches, as part of a line."""
         run, data = self.config.train, self.config.data
+        rows = "packed rows" if data.pack_sequences else "sequences"
         parts = [
-            f"{self.num_steps:,} steps of {run.batch_size:,} sequences",
-            f"of {data.max_seq_length:,} tokens",
+            f"{self.num_steps:,} steps of {run.batch_size:,} {rows}",
+            f"of {data.row.length:,} tokens",
         ]
         if run.records:
             parts.append(f"from {' and '.join(sorted(run.records))}")

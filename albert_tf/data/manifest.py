@@ -82,6 +82,12 @@ def check_manifest(
             data.max_seq_length,
             manifest.seq_length,
         ),
+        (
+            "room for sequences of a row",
+            "data.pack_sequences",
+            data.pack_sequences,
+            of_records.get("pack_sequences", 0),  # older ones have no such setting
+        ),
         ("pair loss", "data.pair_loss", data.pair_loss, of_records["pair_loss"]),
         ("masking", "data.masking", data.masking, of_records["masking"]),
         ("lower-casing", "data.lower_case", data.lower_case, of_records["lower_case"]),

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.core import config as config_lib
-from albert_tf.data import masking, schema
+from albert_tf.data import masking, packed_rows, schema
 
 
 class Parser:
@@ -19,9 +19,10 @@ class Parser:
 
         Args:
           manifest: of the records.
-          data: settings of dynamic masking.
+          data: settings of the rows, and of dynamic masking.
         """
         self._manifest = manifest
+        self._row = data.row
         self._is_dynamic = manifest.data["masking"] == "dynamic"
         self._num_predictions = manifest.num_predictions
         self._whole_words = data.whole_words
@@ -42,12 +43,32 @@ class Parser:
         """Parses a batch of records.
 
         Args:
-          serialized: string [B], records as `schema.record_features` describes them.
+          serialized: string [B], records as `schema.record_features` describes them, or
+            packed ones.
           keys: int64 [B, K], the keys of dynamic masks.
 
         Returns:
-          The tensors of `schema.model_features(S, P)`, with a leading axis B.
+          The tensors of `schema.model_features`, with a leading axis B.
         """
+        if not self._row.num_sequences:
+            return self._parse_sequences(serialized, keys)
+        parsed = tf.io.parse_example(
+            serialized,
+            {
+                schema.SEQUENCES: tf.io.RaggedFeature(
+                    tf.string, row_splits_dtype=tf.int64
+                )
+            },
+        )
+        rows = parsed[schema.SEQUENCES]  # [B, sequences]
+        counts = rows.row_lengths()  # [B]
+        places = tf.ragged.range(counts).flat_values  # [T], 0, 1, … in each row
+        keys = tf.concat([tf.repeat(keys, counts, axis=0), places[:, None]], axis=1)
+        features = self._parse_sequences(rows.flat_values, keys)
+        return packed_rows.pack(features, counts, self._row)
+
+    def _parse_sequences(self, serialized, keys) -> dict[str, tf.Tensor]:
+        """Parses records of one sequence: one row each."""
         manifest = self._manifest
         features = schema.record_features(manifest.data["masking"])
         parsed = tf.io.parse_example(

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.core import config_io
+from albert_tf.core import config_io, row_shapes
 
 FORMAT_VERSION = 3
 # Why records of an earlier format are refused.
@@ -50,6 +50,8 @@ _DYNAMIC_FEATURES = {
     "is_word_start": "bits",
 }
 POSITION_DTYPE = "uint16"
+# The feature of a packed record: its sequences, each a record as above.
+SEQUENCES = "sequences"
 
 # Labels of sentence-order prediction.
 IN_ORDER, SWAPPED = 0, 1
@@ -78,21 +80,36 @@ def id_dtype(vocab_size: int) -> str:
     return "uint16" if vocab_size <= 1 << 16 else "int32"
 
 
-def model_features(seq_length: int, num_predictions: int) -> dict[str, tuple]:
+def model_features(row: row_shapes.RowShape) -> dict[str, tuple]:
     """Returns dtype and shape, without the batch axis, of each input of the model.
 
+    Rows of one sequence have `input_mask`, 1 at tokens and 0 at padding. Packed rows
+    have instead `sequence_numbers`, from 1 on and 0 at padding, `position_ids` within
+    each sequence, and `first_positions` of the sequences in the row; and a label for
+    each sequence, `NO_LABEL` where there is none.
+
     Args:
-      seq_length: S, padded length of a sequence.
-      num_predictions: P, padded number of masked tokens.
+      row: the shape.
     """
+    tokens, masked = (row.length,), (row.num_predictions,)
+    sequences = (row.num_sequences,) if row.num_sequences else ()
+    own = (
+        {
+            "sequence_numbers": ("int32", tokens),
+            "position_ids": ("int32", tokens),
+            "first_positions": ("int32", sequences),
+        }
+        if row.num_sequences
+        else {"input_mask": ("int32", tokens)}
+    )
     return {
-        "input_ids": ("int32", (seq_length,)),
-        "input_mask": ("int32", (seq_length,)),
-        "segment_ids": ("int32", (seq_length,)),
-        "masked_lm_positions": ("int32", (num_predictions,)),
-        "masked_lm_ids": ("int32", (num_predictions,)),
-        "masked_lm_weights": ("float32", (num_predictions,)),
-        "next_sentence_labels": ("int32", ()),
+        "input_ids": ("int32", tokens),
+        **own,
+        "segment_ids": ("int32", tokens),
+        "masked_lm_positions": ("int32", masked),
+        "masked_lm_ids": ("int32", masked),
+        "masked_lm_weights": ("float32", masked),
+        "next_sentence_labels": ("int32", sequences),
     }
 
 
@@ -108,12 +125,20 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class RecordSplit:
-    """The shards of one split (train or heldout), and statistics of their records."""
+    """The shards of one split (train or heldout), and statistics of their sequences.
+
+    A record is a row of a batch: one sequence, or several packed ones.
+    """
 
     num_documents: int
     num_records: int
     shards: tuple[Shard, ...]
     statistics: Mapping[str, Any]
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences with a label or without."""
+        return sum(self.statistics["labels"].values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +169,11 @@ class Manifest:
     splits: Mapping[str, RecordSplit]
     heldout_unigram_entropy: float | None
     format_version: int = FORMAT_VERSION
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a record is a row of several sequences; no older ones are."""
+        return bool(self.data.get("pack_sequences"))
 
     def to_json(self) -> str:
         """Returns JSON text, which `from_json` reads."""

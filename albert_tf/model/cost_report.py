@@ -98,7 +98,7 @@ def _with_settings(
             "accumulation_steps": shown.train.accumulation_steps,
             "num_replicas": num_replicas,
             "max_seq_length": shown.data.max_seq_length,
-            "num_predictions": shown.data.num_predictions,
+            **_row(shown),
             "compute_dtype": shown.train.compute_dtype,
             "remat": shown.train.remat,
         },
@@ -121,11 +121,20 @@ def _stage_values(stage: stages_lib.Stage, costs: costs_lib.Costs) -> dict[str, 
         "batch_size": stage.config.train.batch_size,
         "accumulation_steps": stage.config.train.accumulation_steps,
         "max_seq_length": stage.config.data.max_seq_length,
-        "num_predictions": stage.config.data.num_predictions,
+        **_row(stage.config),
         "tokens_per_step": costs.tokens_per_step,
         "step_flops": costs.step_flops.total,
         "training_flops": stage.num_steps * costs.step_flops.total,
         "activation_bytes": costs.activation_bytes.total,
+    }
+
+
+def _row(config: config_lib.Config) -> dict[str, int]:
+    row = config.data.row
+    return {
+        "row_length": row.length,
+        "row_sequences": max(1, row.num_sequences),
+        "num_predictions": row.num_predictions,
     }
 
 
@@ -165,8 +174,8 @@ def show(values: Mapping[str, Any]) -> str:
         f"F {model['intermediate_size']:,}, V {model['vocab_size']:,}, "
         f"shared: {_sharing(model)}",
         *_stage_lines(values),
-        f"{_described_steps(values):,} steps of {training['batch_size']:,} sequences, "
-        f"{training['max_seq_length']} tokens ({values['tokens_per_step']:,} a step), "
+        f"{_described_steps(values):,} steps of {_batch(training)} "
+        f"({values['tokens_per_step']:,} a step), "
         f"{training['num_predictions']} predictions",
         f"{training['compute_dtype']}, remat {training['remat']}, replicas "
         f"{training['num_replicas']}, accumulation steps "
@@ -183,12 +192,21 @@ def show(values: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _batch(of: Mapping[str, Any]) -> str:
+    """Returns the rows of a batch, of a recipe or a stage, as text."""
+    if of["row_sequences"] == 1:
+        return f"{of['batch_size']:,} sequences, {of['max_seq_length']} tokens"
+    return (
+        f"{of['batch_size']:,} rows of up to {of['row_sequences']} sequences, "
+        f"{of['row_length']} tokens"
+    )
+
+
 def _stage_lines(values: Mapping[str, Any]) -> list[str]:
     """Returns a line for each stage, if the recipe names any."""
     stages = values.get("stages", [])
     lines = [
-        f"stage {number}: {stage['num_steps']:,} steps of {stage['batch_size']:,} "
-        f"sequences, {stage['max_seq_length']} tokens; a step "
+        f"stage {number}: {stage['num_steps']:,} steps of {_batch(stage)}; a step "
         f"{_scaled(stage['step_flops'], 'FLOP')}, all "
         f"{_scaled(stage['training_flops'], 'FLOP')}, activations of a replica "
         f"{_scaled(stage['activation_bytes'], 'B')}"

@@ -65,11 +65,12 @@ class Parameters(Parts):
 
 @dataclasses.dataclass(frozen=True)
 class BatchShape:
-    """B sequences of S tokens, with P predictions each."""
+    """B rows of S tokens, with P predictions and `num_sequences` sequences each."""
 
     batch_size: int
     length: int
     num_predictions: int
+    num_sequences: int = 1
 
     @property
     def num_tokens(self) -> int:
@@ -79,7 +80,7 @@ class BatchShape:
     @property
     def num_read(self) -> int:
         """R: the masked tokens, and the first of each sequence."""
-        return self.batch_size * (1 + self.num_predictions)
+        return self.batch_size * (self.num_sequences + self.num_predictions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +218,7 @@ def forward_flops(
     embedding, hidden = model.embedding_size, model.hidden_size
     tokens, depth = shape.num_tokens, num_block_applications(model)
     predictions = shape.batch_size * shape.num_predictions
+    pairs = shape.batch_size * shape.num_sequences
     projection = _product(tokens, embedding, hidden) if _has_projection(model) else 0
     # Positions at which a block's result is needed, over all block applications.
     rows = (depth - 1) * tokens + (tokens if everywhere else shape.num_read)
@@ -227,10 +229,10 @@ def forward_flops(
         scores_and_context=2 * _product(rows, hidden, shape.length),
         attention_output=_product(rows, hidden, hidden),
         feed_forward=2 * _product(rows, hidden, model.intermediate_size),
-        pooler=_product(shape.batch_size, hidden, hidden),
+        pooler=_product(pairs, hidden, hidden),
         masked_lm=_product(predictions, hidden, embedding)
         + _product(predictions, embedding, model.vocab_size),
-        sentence_pair=_product(shape.batch_size, hidden, 2),
+        sentence_pair=_product(pairs, hidden, 2),
     )
 
 
@@ -279,7 +281,7 @@ def block_activations(
         block_input=everywhere,
         read_input=hidden if last else 0,
         query_key_value=hidden + 2 * everywhere,
-        # [B, N, S or 1 + P, S]
+        # [B, N, S or R / B, S]
         attention_probabilities=model.num_heads * shape.length * rows * size,
         context=hidden,
         attention_output=hidden,
@@ -377,8 +379,9 @@ def _recomputed(block: BlockActivations, remat: str) -> int:
 
 
 def _batch_shape(config: config_lib.Config, batch_size: int) -> BatchShape:
+    row = config.data.row
     return BatchShape(
-        batch_size, config.data.max_seq_length, config.data.num_predictions
+        batch_size, row.length, row.num_predictions, max(1, row.num_sequences)
     )
 
 

@@ -9,6 +9,9 @@ import tensorflow as tf
 
 from albert_tf.model import activations
 
+# Added to the scores of positions that attention must not see, as in the original.
+MASKED_SCORE = -10000.0
+
 
 def biased_activation(inputs, bias, activation: str, dtype="float32"):
     """Computes `activation(inputs + bias)`.
@@ -72,17 +75,31 @@ def softmax(scores, attention_bias, scale: float, dtype="float32"):
     """Computes the softmax of `scores` * `scale` + `attention_bias` over the last axis.
 
     Args:
-      scores: float [B, N, S, S].
-      attention_bias: float32 [B, 1, 1, S].
+      scores: float [B, N, Q, S].
+      attention_bias: float32, can be broadcast to [B, 1, Q, S].
       scale: of the scores.
       dtype: of the computation.
 
     Returns:
-      [B, N, S, S] of the dtype of `scores`.
+      [B, N, Q, S] of the dtype of `scores`.
     """
     scaled = tf.cast(scores, dtype) * tf.cast(scale, dtype)
     probabilities = tf.nn.softmax(scaled + tf.cast(attention_bias, dtype))
     return tf.cast(probabilities, scores.dtype)
+
+
+def packed_bias(query_numbers, key_numbers):
+    """Computes the bias of packed rows, whose sequences do not see one another.
+
+    Args:
+      query_numbers: int32 [B, Q], the number of the sequence of each query.
+      key_numbers: int32 [B, S], those of the keys.
+
+    Returns:
+      float32 [B, 1, Q, S].
+    """
+    is_other = query_numbers[:, None, :, None] != key_numbers[:, None, None, :]
+    return tf.cast(is_other, tf.float32) * MASKED_SCORE
 
 
 def cross_entropy(scores, bias, labels):

@@ -7,7 +7,13 @@ import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.model import compute as compute_lib
-from albert_tf.model import layers, sharing, stateless_random, transformer
+from albert_tf.model import (
+    elementwise_ops,
+    layers,
+    sharing,
+    stateless_random,
+    transformer,
+)
 
 
 class EncoderOutputs(NamedTuple):
@@ -23,6 +29,17 @@ class EncoderOutputs(NamedTuple):
     all_layers: tuple[tf.Tensor, ...]
     sequence_output: tf.Tensor
     pooled_output: tf.Tensor
+
+
+class Packing(NamedTuple):
+    """Where the sequences of packed rows are; both int32 [B, S].
+
+    sequence_numbers: of the sequence of each token, from 1 on; 0 at padding.
+    position_ids: the place of each token in its sequence.
+    """
+
+    sequence_numbers: tf.Tensor
+    position_ids: tf.Tensor
 
 
 class Encoder(layers.Layer):
@@ -93,16 +110,18 @@ class Encoder(layers.Layer):
         positions,
         dropout_seed=None,
         weights: compute_lib.WeightCache | None = None,
+        packing: Packing | None = None,
     ):
         """Encodes a batch at some positions only, which saves most of the last layer.
 
         Args:
           input_ids: int32 [B, S].
-          input_mask: as in `call`.
+          input_mask: as in `call`; None with `packing`.
           segment_ids: as in `call`.
           positions: int32 [B, P].
           dropout_seed: as in `call`.
           weights: as in `call`.
+          packing: of packed rows; None if a row is one sequence.
 
         Returns:
           `sequence_output` at the positions, float32 [B, P, H].
@@ -110,9 +129,11 @@ class Encoder(layers.Layer):
         weights = weights or compute_lib.WeightCache(self.compute.dtype)
         # Keras names the operations of `call` so.
         with tf.name_scope(self.name):
-            _, hidden = self.embed(input_ids, segment_ids, weights, dropout_seed)
+            _, hidden = self.embed(
+                input_ids, segment_ids, weights, dropout_seed, packing
+            )
             *_, last = self.apply_blocks(
-                hidden, input_mask, weights, dropout_seed, positions
+                hidden, input_mask, weights, dropout_seed, positions, packing
             )
         return tf.cast(last, tf.float32)
 
@@ -122,13 +143,17 @@ class Encoder(layers.Layer):
         segment_ids,
         weights: compute_lib.WeightCache,
         dropout_seed=None,
+        packing: Packing | None = None,
     ):
         """Returns embeddings float32 [B, S, E], and their projection [B, S, H].
 
-        The projection has the dtype of the products. Takes what `call` takes.
+        The projection has the dtype of the products. Takes what `encode_at` takes.
         """
         embedded = self.embeddings(
-            input_ids, segment_ids, stateless_random.fold_in(dropout_seed, 0)
+            input_ids,
+            segment_ids,
+            stateless_random.fold_in(dropout_seed, 0),
+            packing.position_ids if packing else None,
         )
         hidden = tf.cast(embedded, self.compute.dtype)
         if self.embedding_projection is not None:
@@ -142,23 +167,29 @@ class Encoder(layers.Layer):
         weights: compute_lib.WeightCache,
         dropout_seed=None,
         positions=None,
+        packing: Packing | None = None,
     ) -> list[tf.Tensor]:
         """Applies the blocks over the depth.
 
         Args:
           hidden: float [B, S, H].
-          input_mask: as in `call`.
+          input_mask: as in `encode_at`.
           weights: as in `call`.
           dropout_seed: as in `call`.
           positions: int32 [B, P], where the last block application is needed; None
             means everywhere. The others are needed everywhere, as keys and values.
+          packing: as in `encode_at`.
 
         Returns:
           For each block application [B, S, H] of the dtype of `hidden`; the last is
           [B, P, H] with `positions`.
         """
-        padding = 1.0 - tf.cast(input_mask, tf.float32)
-        attention_bias = padding[:, None, None, :] * layers.MASKED_SCORE
+        attention_bias = None
+        if not packing:
+            padding = 1.0 - tf.cast(input_mask, tf.float32)
+            attention_bias = (
+                padding[:, None, None, :] * elementwise_ops.MASKED_SCORE
+            )  # [B, 1, 1, S]
         all_layers: list[tf.Tensor] = []
         last = len(self._block_at_depth) - 1
         for depth, block in enumerate(self._block_at_depth):
@@ -171,6 +202,7 @@ class Encoder(layers.Layer):
                 # Each application draws its own mask, even if the block is the same.
                 dropout_seed=stateless_random.fold_in(dropout_seed, 1 + depth),
                 positions=positions if depth == last else None,
+                sequence_numbers=packing.sequence_numbers if packing else None,
             )
             all_layers.append(hidden)
         return all_layers
@@ -178,11 +210,11 @@ class Encoder(layers.Layer):
     def outputs(self, embedded, all_layers: Sequence[tf.Tensor]) -> EncoderOutputs:
         """Adds the pooled output to embeddings and layers, float32 as in the result."""
         last = all_layers[-1]
-        return EncoderOutputs(embedded, tuple(all_layers), last, self.pool(last))
+        return EncoderOutputs(embedded, tuple(all_layers), last, self.pool(last[:, 0]))
 
-    def pool(self, sequence_output):
-        """Maps the first of float32 [B, S or P, H] to the pooled output, [B, H]."""
-        return tf.tanh(self.pooler(sequence_output[:, 0]))
+    def pool(self, first):
+        """Maps first tokens, float32 [..., H], to the pooled output of that shape."""
+        return tf.tanh(self.pooler(first))
 
     @property
     def block_at_depth(self) -> tuple[int, ...]:

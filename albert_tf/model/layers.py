@@ -16,9 +16,6 @@ import tf_keras
 from albert_tf.model import compute as compute_lib
 from albert_tf.model import elementwise_ops, stateless_random, xla_fused_ops
 
-# Added to the scores of padded positions, as in the original.
-MASKED_SCORE = -10000.0
-
 
 def shape_of(tensor) -> list:
     """Returns the shape: integers where static, scalar tensors elsewhere."""
@@ -203,20 +200,24 @@ class Embeddings(Layer):
             setattr(self, name, table)
         super().build(input_shape)
 
-    def call(self, input_ids, segment_ids, dropout_seed=None):
+    def call(self, input_ids, segment_ids, dropout_seed=None, position_ids=None):
         """Embeds tokens.
 
         Args:
           input_ids: int32 [B, S].
           segment_ids: int32 [B, S].
           dropout_seed: int32 [2] or None.
+          position_ids: int32 [B, S]; None means 0, 1, … in each row.
 
         Returns:
           float32 [B, S, E].
         """
-        length = tf.shape(input_ids)[1]
         summed = tf.gather(self.word_embeddings, input_ids)  # [B, S, E]
-        summed += self.position_embeddings[:length]  # [S, E], the same for each row
+        if position_ids is None:
+            length = tf.shape(input_ids)[1]
+            summed += self.position_embeddings[:length]  # [S, E], the same in each row
+        else:
+            summed += tf.gather(self.position_embeddings, position_ids)
         summed += tf.gather(self.token_type_embeddings, segment_ids)
         return stateless_random.dropout(
             self.layer_norm(summed), self.dropout_rate, dropout_seed

@@ -16,7 +16,7 @@ class PretrainingScores(NamedTuple):
     """What the losses of pre-training read.
 
     mlm: scores of the vocabulary at the masked positions.
-    pair_logits: float32 [B, 2].
+    pair_logits: float32 [B, 2]; of packed rows [B, sequences of a row, 2].
     """
 
     mlm: pretraining_heads.MaskedLmScores
@@ -89,22 +89,32 @@ class PretrainingModel(tf_keras.Model):
         of `call`, but for rounding and the masks of dropout in the last block.
 
         Args:
-          features: as in `call`.
+          features: as in `call`; or packed rows, see `schema.model_features`.
           dropout_seed: as in `call`.
         """
+        packing = None
         masked = features["masked_lm_positions"]
-        read = tf.concat([tf.zeros_like(masked[:, :1]), masked], axis=1)  # [B, 1 + P]
+        if "sequence_numbers" in features:
+            first = features["first_positions"]
+            packing = encoder.Packing(
+                features["sequence_numbers"], features["position_ids"]
+            )
+        else:
+            first = tf.zeros_like(masked[:, :1])
+        num_first = first.shape[1]
         # Keras names the operations of `call` so.
         with tf.name_scope(self.name):
             hidden = self.encoder.encode_at(
                 features["input_ids"],
-                features["input_mask"],
+                features.get("input_mask"),
                 features["segment_ids"],
-                read,
+                tf.concat([first, masked], axis=1),
                 dropout_seed,
-            )  # [B, 1 + P, H]
+                packing=packing,
+            )  # [B, first and masked, H]
             table = self.encoder.embeddings.word_embeddings
-            mlm = self.masked_lm.scores_of(hidden[:, 1:], table)
+            mlm = self.masked_lm.scores_of(hidden[:, num_first:], table)
+            hidden = hidden[:, :num_first] if packing else hidden[:, 0]
             pair_logits = self.sentence_order(self.encoder.pool(hidden))
         return PretrainingScores(mlm, pair_logits)
 

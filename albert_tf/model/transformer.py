@@ -79,16 +79,20 @@ class SelfAttention(BlockPart):
         dropout_seed=None,
         weights: compute_lib.WeightCache | None = None,
         positions=None,
+        sequence_numbers=None,
     ):
         """Computes attention from all positions, or from some, to all.
 
         Args:
           hidden: float [B, S, H].
-          attention_bias: float32 [B, 1, 1, S], added to the scores.
+          attention_bias: float32 [B, 1, 1, S], added to the scores; unused with
+            `sequence_numbers`.
           dropout_seed: int32 [2] or None.
           weights: gives the variables as tensors.
           positions: int32 [B, P], where the result is needed; None means everywhere,
             and then P is S below.
+          sequence_numbers: int32 [B, S]: each position sees those with its number. None
+            means that rows are not packed.
 
         Returns:
           float [B, P, H] of the dtype of `hidden`.
@@ -106,13 +110,9 @@ class SelfAttention(BlockPart):
             )
         )
         scores = tf.matmul(query, key, transpose_b=True)  # [B, N, P, S]
-        scale = query.shape[-1] ** -0.5
-        if self.fuses(scores):
-            probabilities = xla_fused_ops.softmax(scores, attention_bias, scale)
-        else:
-            probabilities = elementwise_ops.softmax(
-                scores, attention_bias, scale, self.compute.elementwise_dtype
-            )
+        probabilities = self._softmax(
+            scores, attention_bias, sequence_numbers, positions
+        )
         probabilities = stateless_random.dropout(
             probabilities,
             self.config.attention_dropout_rate,
@@ -129,6 +129,26 @@ class SelfAttention(BlockPart):
     def input_projections(self) -> tuple[layers.Dense, ...]:
         """The dense layers that read the hidden states."""
         return self.query, self.key, self.value
+
+    def _softmax(self, scores, attention_bias, sequence_numbers, positions):
+        """Returns the probabilities [B, N, P, S] of float [B, N, P, S]."""
+        head_size = self.config.hidden_size // self.config.num_heads
+        scale = head_size**-0.5
+        fuses = self.fuses(scores)
+        if sequence_numbers is not None:
+            numbers = sequence_numbers
+            if positions is not None:
+                numbers = tf.gather(numbers, positions, batch_dims=1)  # [B, P]
+            if fuses:
+                return xla_fused_ops.packed_softmax(
+                    scores, numbers, sequence_numbers, scale
+                )
+            attention_bias = elementwise_ops.packed_bias(numbers, sequence_numbers)
+        elif fuses:
+            return xla_fused_ops.softmax(scores, attention_bias, scale)
+        return elementwise_ops.softmax(
+            scores, attention_bias, scale, self.compute.elementwise_dtype
+        )
 
     def _split_heads(self, projected):
         head_size = self.config.hidden_size // self.config.num_heads
@@ -199,6 +219,7 @@ class TransformerEncoderBlock(layers.Layer):
         dropout_seed=None,
         weights: compute_lib.WeightCache | None = None,
         positions=None,
+        sequence_numbers=None,
     ):
         """Applies attention and feed-forward.
 
@@ -209,6 +230,7 @@ class TransformerEncoderBlock(layers.Layer):
           weights: gives the variables as tensors.
           positions: int32 [B, P], where the result is needed; None means everywhere,
             and then P is S.
+          sequence_numbers: int32 [B, S] of packed rows, or None.
 
         Returns:
           float [B, P, H] of the dtype of `hidden`.
@@ -222,6 +244,7 @@ class TransformerEncoderBlock(layers.Layer):
             attention_bias=attention_bias,
             dropout_seed=stateless_random.fold_in(dropout_seed, 0),
             positions=positions,
+            sequence_numbers=sequence_numbers,
         )
         return self.feed_forward(
             hidden, stateless_random.fold_in(dropout_seed, 1), weights

@@ -44,24 +44,40 @@ def softmax(scores, attention_bias, scale: float):
     """Computes `elementwise_ops.softmax`, keeping only the result for backward.
 
     Args:
-      scores: float [B, N, S, S].
+      scores: float [B, N, Q, S].
       attention_bias: float32 [B, 1, 1, S], without a gradient.
       scale: of the scores.
 
     Returns:
-      [B, N, S, S] of the dtype of `scores`.
+      [B, N, Q, S] of the dtype of `scores`.
     """
-    return _softmax(scale)(scores, attention_bias)
+    return _softmax(scale, tf.identity)(scores, attention_bias)
+
+
+def packed_softmax(scores, query_numbers, key_numbers, scale: float):
+    """Computes the softmax of packed rows; their bias is never in memory.
+
+    Args:
+      scores: float [B, N, Q, S].
+      query_numbers: as in `elementwise_ops.packed_bias`.
+      key_numbers: as in `elementwise_ops.packed_bias`.
+      scale: of the scores.
+
+    Returns:
+      [B, N, Q, S] of the dtype of `scores`.
+    """
+    run = _softmax(scale, elementwise_ops.packed_bias)
+    return run(scores, query_numbers, key_numbers)
 
 
 @functools.cache
-def _softmax(scale: float) -> Callable:
-    plain = functools.partial(elementwise_ops.softmax, scale=scale)
+def _softmax(scale: float, make_bias: Callable) -> Callable:
+    """Returns a function of scores and of the arguments of `make_bias`."""
 
     @tf.function(jit_compile=True, autograph=False)
-    def forward(scores, attention_bias):
+    def forward(scores, *of_bias):
         scores, dtype = tf.cast(scores, tf.float32) * scale, scores.dtype
-        scores += attention_bias
+        scores += make_bias(*of_bias)
         powers = tf.exp(scores - _row_maximum(scores))
         return tf.cast(powers / tf.reduce_sum(powers, -1, keepdims=True), dtype)
 
@@ -74,11 +90,16 @@ def _softmax(scale: float) -> Callable:
         return tf.cast(scale * probabilities * (upstream - mean), dtype)
 
     @tf.custom_gradient
-    def fused(scores, attention_bias):
+    def fused(scores, *of_bias):
         # In float32 TensorFlow's own softmax is even faster.
-        run = plain if scores.dtype == tf.float32 else forward
-        probabilities = run(scores, attention_bias)
-        return probabilities, lambda upstream: (backward(probabilities, upstream), None)
+        if scores.dtype == tf.float32 and make_bias is tf.identity:
+            probabilities = elementwise_ops.softmax(scores, *of_bias, scale)
+        else:
+            probabilities = forward(scores, *of_bias)
+        return probabilities, lambda upstream: (
+            backward(probabilities, upstream),
+            *(None for _ in of_bias),
+        )
 
     return fused
 

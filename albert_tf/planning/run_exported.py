@@ -94,7 +94,10 @@ def _settings(step: exported_step.ExportedStep) -> dict[str, Any]:
     return {
         **{name: model[name] for name in ("hidden_size", "num_layers", "sharing")},
         "batch_size": train["batch_size"],
-        "max_seq_length": step.config["data"]["max_seq_length"],
+        **{
+            name: step.config["data"][name]
+            for name in ("max_seq_length", "pack_sequences")
+        },
         **{
             name: train[name]
             for name in ("compute_dtype", "remat", "accumulation_steps")
@@ -156,10 +159,28 @@ def draw_batch(step: exported_step.ExportedStep, seed: int) -> dict[str, np.ndar
         return generator.integers(_FIRST_WORD_ID, vocab_size, shapes[name])
 
     order = generator.permuted(np.tile(np.arange(length), (batch_size, 1)), axis=1)
-    second = np.arange(length) >= length // 2
+    # A packed row has several full sequences, another one.
+    sequence, place = np.divmod(
+        np.arange(length), step.config["data"]["max_seq_length"]
+    )
+    second = place >= (place.max() + 1) // 2
+    of_rows = {
+        "input_mask": np.ones(length),
+        "sequence_numbers": 1 + sequence,
+        "position_ids": place,
+    }
+    if "first_positions" in shapes:
+        first = np.zeros(shapes["first_positions"][1:])
+        starts = np.flatnonzero(place == 0)
+        first[: len(starts)] = starts
+        of_rows["first_positions"] = first
     return {
         "input_ids": words("input_ids"),
-        "input_mask": np.ones(shapes["input_mask"]),
+        **{
+            name: np.broadcast_to(values, shapes[name])
+            for name, values in of_rows.items()
+            if name in shapes
+        },
         "segment_ids": np.broadcast_to(second, shapes["segment_ids"]),
         "masked_lm_positions": np.sort(order[:, :num_predictions], axis=1),
         "masked_lm_ids": words("masked_lm_ids"),

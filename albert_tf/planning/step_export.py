@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
+from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema
 from albert_tf.devices import strategies
 from albert_tf.model import costs
@@ -52,13 +53,16 @@ def export_step(config: config_lib.Config, global_batch: int, folder: str) -> No
 
 def make_trainer(config: config_lib.Config, global_batch: int) -> trainer_lib.Trainer:
     """Returns a trainer that computes as on an accelerator."""
+    stages = [stage.config.data for stage in stages_lib.split(config)]
+    longest = max(stages, key=lambda data: data.max_seq_length)
     settings = (
         f"train.batch_size={global_batch}",
         # What "auto" is there.
         "train.jit_compile=on",
         # One step is exported: of stages, with the longest sequences.
         "train.stages=[]",
-        f"data.max_seq_length={config.longest_sequence}",
+        f"data.max_seq_length={longest.max_seq_length}",
+        f"data.pack_sequences={longest.pack_sequences}",
     )
     config = config_io.override(config, settings)
     strategy = strategies.create_strategy("one_device")
@@ -72,9 +76,7 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
       ValueError: the program calls code that only this machine's device has.
     """
     config = trainer.config
-    features = schema.model_features(
-        config.data.max_seq_length, config.data.num_predictions
-    )
+    features = schema.model_features(config.data.row)
     specs = {
         name: tf.TensorSpec([config.train.batch_size, *shape], dtype, name)
         for name, (dtype, shape) in features.items()

@@ -122,7 +122,7 @@ def of_climbing_loss(
 
 def tokens_a_step(config: config_lib.Config) -> int:
     """Returns the number of tokens of a batch, padding included."""
-    return config.train.batch_size * config.data.max_seq_length
+    return config.train.batch_size * config.data.row.length
 
 
 def usual_rate(config: config_lib.Config) -> float:

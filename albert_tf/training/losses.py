@@ -47,10 +47,10 @@ def sentence_pair(logits, labels, weights) -> Sums:
     """Cross-entropy of the pair labels.
 
     Args:
-      logits: float32 [B, 2].
-      labels: int32 [B], 0 or 1; negative at records without a pair, which have weight
-        0.
-      weights: float32 [B], 0 at examples that pad the batch.
+      logits: float32 [..., 2].
+      labels: int32 [...], 0 or 1; negative at sequences without a pair, which have
+        weight 0.
+      weights: float32 [...], 0 at examples that pad the batch.
     """
     # The loss of a label that is no class would be NaN, also with weight 0.
     classes = tf.maximum(labels, 0)
@@ -59,7 +59,7 @@ def sentence_pair(logits, labels, weights) -> Sums:
 
 
 def has_pair(labels):
-    """1 at records whose pair has a label, 0 at others; float32 [B]."""
+    """1 at sequences whose pair has a label, 0 at others; float32 of their shape."""
     return tf.cast(labels >= 0, tf.float32)
 
 

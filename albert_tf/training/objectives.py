@@ -108,9 +108,11 @@ class PretrainingObjective:
             model.compute.fuse_elementwise,
         )
         labels = features["next_sentence_labels"]
-        if example_weights is None:
-            example_weights = tf.ones_like(labels, tf.float32)
-        pair = losses.sentence_pair(found.pair_logits, labels, example_weights)
+        weights = tf.ones_like(labels, tf.float32)
+        if example_weights is not None:
+            # Packed rows have several labels each.
+            weights *= _with_rank(example_weights, labels.shape.rank)
+        pair = losses.sentence_pair(found.pair_logits, labels, weights)
         sums = (*mlm, *pair, _num_tokens(features))
         return dict(zip(self.sum_names, sums, strict=True))
 
@@ -168,9 +170,7 @@ class TaskObjective:
         outputs = model(features, dropout_seed=dropout_seed)
         weights = self._weights(features)
         if example_weights is not None:
-            weights *= tf.reshape(
-                example_weights, [-1] + [1] * (weights.shape.rank - 1)
-            )
+            weights *= _with_rank(example_weights, weights.shape.rank)
         labels = [features[name] for name in _LABELS[self._kind]]
         sums = _LOSSES[self._kind](*_scores(self._kind, outputs), *labels, weights)
         return dict(zip(self.sum_names, (*sums, _num_tokens(features)), strict=True))
@@ -224,5 +224,12 @@ def _scores(kind: str, outputs) -> tuple[tf.Tensor, ...]:
     return (outputs.logits,) if kind in _CLASSES else tuple(outputs)
 
 
+def _with_rank(example_weights, rank: int):
+    """Returns float32 [B] as [B, 1, ...] of a rank."""
+    return tf.reshape(example_weights, [-1] + [1] * (rank - 1))
+
+
 def _num_tokens(features: Features) -> tf.Tensor:
+    if "sequence_numbers" in features:
+        return tf.math.count_nonzero(features["sequence_numbers"], dtype=tf.float32)
     return tf.cast(tf.reduce_sum(features["input_mask"]), tf.float32)

@@ -105,7 +105,7 @@ def read(
         )
     masker = sample_lib.Masker(manifest, seed)
     sample = sample_lib.Sample(manifest, masker.law.budgets)
-    total = min(max_records, manifest.splits[split].num_records)
+    total = min(max_records, manifest.splits[split].num_sequences)
     order = np.random.default_rng(seed).permutation(total)[:num_examples]
     rank = {int(number): place for place, number in enumerate(order)}
     kept: dict[int, sample_lib.Example] = {}

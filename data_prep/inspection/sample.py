@@ -16,12 +16,11 @@ MASKED, KEPT, RANDOM = range(len(masking.REPLACEMENTS))
 
 
 class Example(NamedTuple):
-    """One record, masked.
+    """One sequence, masked.
 
     Attributes:
       number: its index in the split, from 0.
-      shard: the name of its file.
-      place: its index in the file, from 0.
+      place: where it is.
       tokens: int32 [num_tokens], before masking.
       input_ids: int32 [num_tokens], with masks.
       is_word_start: bool [num_tokens]; False at [CLS] and [SEP].
@@ -31,8 +30,7 @@ class Example(NamedTuple):
     """
 
     number: int
-    shard: str
-    place: int
+    place: reader.Place
     tokens: np.ndarray
     input_ids: np.ndarray
     is_word_start: np.ndarray
@@ -124,7 +122,7 @@ def iter_examples(
     tokenizer: tokenizer_lib.Tokenizer,
     masker: Masker,
 ) -> Iterator[Example]:
-    """The records of a split in the order of its shards.
+    """The sequences of a split in the order of its shards.
 
     Args:
       data_dir: local or gs://.
@@ -133,17 +131,9 @@ def iter_examples(
       tokenizer: of the directory's vocabulary.
       masker: masks records that were written without masks.
     """
-    places = (
-        (shard.name, place)
-        for shard in manifest.splits[split].shards
-        for place in range(shard.num_records)
-    )
     every_token = not manifest.data["whole_words"]
     records = reader.iter_records(data_dir, manifest, split)
-    # The manifest's numbers of records; `verify` checks them against the shards.
-    for number, (values, (shard, place)) in enumerate(
-        zip(records, places, strict=False)
-    ):
+    for number, (place, values) in enumerate(records):
         tokens = reader.unmask(values)
         segment = values["segment_a_length"]
         input_ids = values["input_ids"]
@@ -159,7 +149,6 @@ def iter_examples(
         is_word_start[[0, segment - 1, -1]] = False
         yield Example(
             number,
-            shard,
             place,
             tokens,
             input_ids,

@@ -169,20 +169,26 @@ def _overview(counts: Counts, tokenizer: tokenizer_lib.Tokenizer) -> Table:
     sizes = [shard.num_bytes for shard in split.shards]
     records = [shard.num_records for shard in split.shards]
     padding = 1.0 - sample.num_tokens / (sample.num_records * seq_length)
+    one = "one record"
+    packed = []
+    if counts.manifest.is_packed:
+        padding, one = split.statistics["padding_rate"], "one sequence"
+        packed = [("sequences in them", f"{split.num_sequences:,}")]
     unknown = int(sample.tokens[tokenizer.unk_id])
     mean_length = sample.num_tokens / sample.num_records
-    is_all = sample.num_records == split.num_records
+    is_all = sample.num_records == split.num_sequences
     return Table(
         f"Records of {counts.split}",
         ("", ""),
         [
             ("records", f"{split.num_records:,}"),
+            *packed,
             ("sampled", "all" if is_all else f"the first {sample.num_records:,}"),
             ("documents", f"{split.num_documents:,}"),
             ("shards", f"{len(sizes):,}"),
             ("  records in one", f"{min(records):,} to {max(records):,}"),
             ("  size of one", f"{_megabytes(min(sizes))} to {_megabytes(max(sizes))}"),
-            ("tokens in one record, mean", f"{mean_length:.1f}"),
+            (f"tokens in {one}, mean", f"{mean_length:.1f}"),
             ("  shortest, longest", f"{lengths[0]}, {lengths[-1]} of {seq_length}"),
             ("padding", _share(padding)),
             ("unknown pieces", f"{unknown:,} ({_share(unknown / sample.num_tokens)})"),

@@ -27,7 +27,7 @@ def heading(example: sample_lib.Example, label_words: Sequence[str]) -> str:
     elif label_words:
         label = f"{label_words[example.label]}; "
         lengths += f" (A {segment - 2}, B {num_tokens - segment - 1})"
-    place = f"record {example.number} ({example.shard}, {example.place})"
+    place = f"record {example.number} ({example.place.shard}, {example.place.record})"
     return f"{place}: {label}{lengths}, {len(example.positions)} masked"
 
 

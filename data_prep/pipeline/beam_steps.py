@@ -263,12 +263,11 @@ class _WriteShard(_Step):
         element: tuple[tuple[str, int, int], Iterable[tuple[tuple, chunks.Packed]]],
     ) -> Iterator[tuple[str, schema.Shard, np.ndarray, np.ndarray]]:
         (split, number, count), chosen = element
-        data, vocab_size = self._settings.data, self._settings.vocab_size
+        data = self._settings.data
         content, num_records, tokens, masked = shards.assemble(
             chunks.in_order(dict(chosen)),
-            np.dtype(schema.id_dtype(vocab_size)).itemsize,
-            data.masking == "dynamic",
-            vocab_size,
+            data,
+            self._settings.vocab_size,
         )
         name = shards.shard_name(data, split, number, count)
         path = os.path.join(self._output_dir, name)

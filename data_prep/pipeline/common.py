@@ -124,13 +124,14 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
             if manifest.data["masking"] == "dynamic"
             else f"masked {statistics['masked_rate']:.2%} of the tokens{cap}"
         )
-        num_pairs = split.num_records - statistics["labels"][str(schema.NO_LABEL)]
+        num_pairs = split.num_sequences - statistics["labels"][str(schema.NO_LABEL)]
         has_pairs = manifest.data["pair_loss"] != "none"
         pairs = f"{num_pairs:,} of them pairs; " if has_pairs else ""
+        packed = f"{split.num_sequences:,} sequences in " if manifest.is_packed else ""
         lines.append(
-            f"{name}: {split.num_records:,} records of {split.num_documents:,} "
-            f"documents in {len(split.shards)} shard(s); {pairs}{masked}; padding "
-            f"{statistics['padding_rate']:.1%}"
+            f"{name}: {packed}{split.num_records:,} records of "
+            f"{split.num_documents:,} documents in {len(split.shards)} shard(s); "
+            f"{pairs}{masked}; padding {statistics['padding_rate']:.1%}"
         )
     entropy = manifest.heldout_unigram_entropy
     if entropy is None:

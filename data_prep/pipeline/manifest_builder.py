@@ -117,16 +117,26 @@ def _check_shards(
     counter: collections.Counter,
     shards: Sequence[schema.Shard],
     num_tokens: int,
+    is_packed: bool,
 ) -> None:
-    """Raises a RuntimeError unless the shards of a split hold all its records."""
-    num_records = sum(shard.num_records for shard in shards)
+    """Raises a RuntimeError unless the shards of a split hold all its sequences."""
+    num_records = _num_records(shards)
     expected = counter["tokens_used"] + counter["tokens_borrowed"]
     expected += _num_special(counter)
-    if (num_records, num_tokens) != (counter["records"], expected):
+    is_complete = num_tokens == expected and (
+        num_records <= counter["records"]
+        if is_packed
+        else num_records == counter["records"]
+    )
+    if not is_complete:
         raise RuntimeError(
             f"the shards hold {num_records} records of {num_tokens} tokens, but "
             f"{counter['records']} of {expected} were made: a bug in data_prep"
         )
+
+
+def _num_records(shards: Sequence[schema.Shard]) -> int:
+    return sum(shard.num_records for shard in shards)
 
 
 def make_manifest(
@@ -165,7 +175,7 @@ def make_manifest(
         splits={
             split: schema.RecordSplit(
                 num_documents=counter["documents"],
-                num_records=counter["records"],
+                num_records=_num_records(shards[split]),
                 shards=tuple(shards[split]),
                 statistics=_statistics(
                     counter, shards[split], tokens[split], data, tokenizer.unk_id
@@ -221,8 +231,8 @@ def _statistics(
     unk_id: int,
 ) -> dict[str, object]:
     """Returns the statistics of a split, as plain values."""
-    num_records, num_tokens = counter["records"], int(tokens.sum())
-    _check_shards(counter, shards, num_tokens)
+    num_sequences, num_tokens = counter["records"], int(tokens.sum())
+    _check_shards(counter, shards, num_tokens, bool(data.pack_sequences))
     kinds = _numbered(counter, "kinds", range(len(masking.REPLACEMENTS)))
     num_masked = sum(kinds.values())
     num_pairs, num_negative = counter["pairs"], counter["negative_pairs"]
@@ -233,9 +243,9 @@ def _statistics(
         "tokens_borrowed": counter["tokens_borrowed"],
         "tokens_special": _num_special(counter),
         "num_tokens": num_tokens,
-        "mean_length": round(num_tokens / num_records, 6),
+        "mean_length": round(num_tokens / num_sequences, 6),
         "padding_rate": round(
-            1.0 - num_tokens / (num_records * data.max_seq_length), 6
+            1.0 - num_tokens / (_num_records(shards) * data.row.length), 6
         ),
         "num_masked": num_masked,
         "masked_rate": round(num_masked / num_tokens, 6),
@@ -243,7 +253,7 @@ def _statistics(
         "placed_ngram_lengths": _numbered(counter, "placed", lengths),
         "replacements": dict(zip(masking.REPLACEMENTS, kinds.values(), strict=True)),
         "labels": {
-            str(schema.NO_LABEL): num_records - num_pairs,
+            str(schema.NO_LABEL): num_sequences - num_pairs,
             "0": num_pairs - num_negative,
             "1": num_negative,
         },

@@ -7,8 +7,6 @@ the order of tasks.
 import collections
 import os
 
-import numpy as np
-
 from albert_tf.data import schema
 from data_prep.pipeline import block_processor, duplicates, work_dir, work_file
 from data_prep.reading import blocks
@@ -56,13 +54,11 @@ class Worker:
         if done and self._work.has_file(done):
             return done
         is_deduplicated = duplicates.is_wanted(self._settings.text)
-        vocab_size = self._settings.vocab_size
         try:
             content, num_records, tokens, masked = shards.assemble(
                 self._work.iter_selected(split, number, count, is_deduplicated),
-                np.dtype(schema.id_dtype(vocab_size)).itemsize,
-                data.masking == "dynamic",
-                vocab_size,
+                data,
+                self._settings.vocab_size,
             )
         except work_file.DamagedError as error:
             return error

@@ -23,6 +23,7 @@ FEATURE_NAMES = tuple(
 _INPUT_IDS, _IS_WORD_START, _MASKED_IDS, _MASKED_POSITIONS, _LABELS, _LENGTH = (
     FEATURE_NAMES
 )
+SEQUENCES = np.frombuffer(b"sequences", np.uint8)
 POSITION_BYTES = 2
 # Tags of length-delimited protobuf fields, by field number.
 FIELD_1, FIELD_2, FIELD_3 = 0x0A, 0x12, 0x1A
@@ -171,6 +172,69 @@ def count_tokens(data, starts, ends, id_bytes, is_dynamic, tokens, masked):
 
 
 @numba_cache.kernel
+def num_tokens(data, starts, ends, id_bytes):
+    """The numbers of tokens of records that this module wrote; int64 [num_records].
+
+    Args:
+      data: uint8, the records.
+      starts: int64 [num_records], where each begins.
+      ends: int64 [num_records], where each ends.
+      id_bytes: 2 or 4.
+    """
+    found = np.empty(len(starts), np.int64)
+    for record in range(len(starts)):
+        _, at = _get_varint(data, starts[record] + 1, ends[record])
+        ids_at, ids_end = _payload(data, at, ends[record])
+        found[record] = (ids_end - ids_at) // id_bytes
+    return found
+
+
+@numba_cache.kernel
+def put_rows(data, starts, ends, order, row_ends):
+    """Writes packed records: rows of whole records.
+
+    Args:
+      data: uint8, records that this module wrote.
+      starts: int64 [num_records], where each begins.
+      ends: int64 [num_records], where each ends.
+      order: int64 [num_records], the records of the first row, then of the next, ...
+      row_ends: int64 [num_rows], where each row ends in `order`.
+
+    Returns:
+      uint8 [num_bytes], the packed records; int64 [num_rows], where each ends.
+    """
+    sizes = np.zeros(len(row_ends), np.int64)  # of the lists
+    first = 0
+    for row in range(len(row_ends)):
+        for place in range(first, row_ends[row]):
+            record = order[place]
+            sizes[row] += _item_size(ends[record] - starts[record])
+        first = row_ends[row]
+    buffer_ends = np.empty(len(row_ends), np.int64)
+    end = 0
+    for row in range(len(row_ends)):
+        _, of_entry = _sizes(SEQUENCES, sizes[row])
+        end += _item_size(_item_size(of_entry))
+        buffer_ends[row] = end
+    buffer = np.empty(end, np.uint8)
+    at = first = 0
+    for row in range(len(row_ends)):
+        _, of_entry = _sizes(SEQUENCES, sizes[row])
+        buffer[at] = FIELD_1
+        at = _put_varint(buffer, at + 1, _item_size(of_entry))
+        at = _put_list_header(buffer, at, SEQUENCES, BYTES_LIST, sizes[row])
+        for place in range(first, row_ends[row]):
+            record = order[place]
+            size = ends[record] - starts[record]
+            buffer[at] = FIELD_1
+            at = _put_varint(buffer, at + 1, size)
+            buffer[at : at + size] = data[starts[record] : ends[record]]
+            at += size
+        first = row_ends[row]
+    return buffer, buffer_ends
+
+
+@numba_cache.kernel
 def _count(data, start, end, id_bytes, counts):
     """Adds the occurrences of each id in data[start:end] to int64 [V].
 
@@ -231,28 +295,32 @@ def _get_varint(data, at, end):
 
 
 @numba_cache.kernel
-def _sizes(name, num_bytes):
-    """Lengths of a feature's list, of the feature, and of its entry in the map."""
-    of_list = 1 + _varint_size(num_bytes) + num_bytes
-    of_feature = 1 + _varint_size(of_list) + of_list
-    of_name = 1 + _varint_size(len(name)) + len(name)
-    return of_list, of_feature, of_name + 1 + _varint_size(of_feature) + of_feature
+def _item_size(num_bytes):
+    """Bytes of one item of a list, or of its packed integers, with the header."""
+    return 1 + _varint_size(num_bytes) + num_bytes
+
+
+@numba_cache.kernel
+def _sizes(name, of_list):
+    """Lengths of a feature with a list of that length, and of its entry in the map."""
+    of_feature = _item_size(of_list)
+    return of_feature, _item_size(len(name)) + _item_size(of_feature)
 
 
 @numba_cache.kernel
 def _feature_size(name, num_bytes):
-    _, _, of_entry = _sizes(name, num_bytes)
-    return 1 + _varint_size(of_entry) + of_entry
+    _, of_entry = _sizes(name, _item_size(num_bytes))
+    return _item_size(of_entry)
 
 
 @numba_cache.kernel
-def _put_header(buffer, at, name, kind, num_bytes):
-    """Writes the part of a feature before its `num_bytes` of payload.
+def _put_list_header(buffer, at, name, kind, of_list):
+    """Writes the part of a feature before the items of its list.
 
-    The payload is one string of bytes (`BYTES_LIST`), or the packed integers of an
-    `INT64_LIST`: the headers differ in the kind alone.
+    The list is of strings of bytes (`BYTES_LIST`), or of packed integers
+    (`INT64_LIST`): the headers differ in the kind alone.
     """
-    of_list, of_feature, of_entry = _sizes(name, num_bytes)
+    of_feature, of_entry = _sizes(name, of_list)
     buffer[at] = FIELD_1
     at = _put_varint(buffer, at + 1, of_entry)
     buffer[at] = FIELD_1
@@ -262,7 +330,13 @@ def _put_header(buffer, at, name, kind, num_bytes):
     buffer[at] = FIELD_2
     at = _put_varint(buffer, at + 1, of_feature)
     buffer[at] = kind
-    at = _put_varint(buffer, at + 1, of_list)
+    return _put_varint(buffer, at + 1, of_list)
+
+
+@numba_cache.kernel
+def _put_header(buffer, at, name, kind, num_bytes):
+    """Writes the part of a feature before the `num_bytes` of its only item."""
+    at = _put_list_header(buffer, at, name, kind, _item_size(num_bytes))
     buffer[at] = FIELD_1
     return _put_varint(buffer, at + 1, num_bytes)
 

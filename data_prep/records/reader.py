@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -57,17 +57,35 @@ def unmask(values: Mapping[str, np.ndarray]) -> np.ndarray:
     return tokens
 
 
+def sequences_of(serialized: bytes, is_packed: bool) -> list[bytes]:
+    """The records of one sequence in a record that may be packed."""
+    if not is_packed:
+        return [serialized]
+    features = tf.train.Example.FromString(serialized).features.feature
+    return list(features[schema.SEQUENCES].bytes_list.value)
+
+
+class Place(NamedTuple):
+    """Where a sequence is: the name of a shard, and the record's index in it from 0."""
+
+    shard: str
+    record: int
+
+
 def iter_records(
     data_dir: str, manifest: schema.Manifest, split: str
-) -> Iterator[dict[str, Any]]:
-    """The parsed records of a split, in the order of its shards."""
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The places and features of a split's sequences, in the order of its shards."""
     masking, vocab_size = manifest.data["masking"], manifest.vocab_size
     for shard in manifest.splits[split].shards:
         path = os.path.join(data_dir, shard.name)
         compression = manifest.data["compression"].upper().replace("NONE", "")
         try:
-            for serialized in tf.data.TFRecordDataset(path, compression):
-                yield parse_record(serialized.numpy(), masking, vocab_size)
+            records = tf.data.TFRecordDataset(path, compression)
+            for number, record in enumerate(records):
+                for serialized in sequences_of(record.numpy(), manifest.is_packed):
+                    values = parse_record(serialized, masking, vocab_size)
+                    yield Place(shard.name, number), values
         except tf.errors.OpError as error:
             raise ValueError(
                 f"{path} cannot be read; run `python -m data_prep.verify {data_dir}` "

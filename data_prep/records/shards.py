@@ -17,7 +17,7 @@ import numpy as np
 
 from albert_tf.core import config, files, numba_cache
 from albert_tf.data import schema
-from data_prep.records import example_builder, example_proto, tfrecord
+from data_prep.records import example_builder, example_proto, packing, tfrecord
 
 _GZIP_LEVEL = 1
 _CHECKED_AT_A_TIME = 4096
@@ -106,21 +106,19 @@ def between(keys: np.ndarray, first_key: int, end_key: int) -> tuple[int, int]:
 
 def assemble(
     selected: Iterable[example_builder.RecordBatch],
-    id_bytes: int,
-    is_dynamic: bool,
+    data: config.DataConfig,
     vocab_size: int,
 ) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
     """Builds the content of a shard's TFRecord file, and counts its tokens.
 
     Args:
       selected: the result of `select` for each part, in the order of the input.
-      id_bytes: bytes of an id in the records.
-      is_dynamic: whether the records are without masks.
+      data: the settings of the records.
       vocab_size: V.
 
     Returns:
-      uint8 [num_bytes], the uncompressed file; the number of records; int64 [V] twice,
-      see `example_proto.count_tokens`.
+      uint8 [num_bytes], the uncompressed file; the number of records, packed ones if
+      rows are packed; int64 [V] twice, see `example_proto.count_tokens`.
 
     Raises:
       ValueError: a record is not one that `example_proto` writes.
@@ -141,6 +139,8 @@ def assemble(
     batch = example_builder.sort_records(joined)
     del joined
     starts = np.append(0, batch.ends[:-1])
+    id_bytes = np.dtype(schema.id_dtype(vocab_size)).itemsize
+    is_dynamic = data.masking == "dynamic"
     num_counted = example_proto.count_tokens(
         batch.data, starts, batch.ends, id_bytes, is_dynamic, tokens, masked
     )
@@ -149,15 +149,18 @@ def assemble(
             f"record {num_counted} of a shard, with key {batch.keys[num_counted]}, "
             f"is not one of token ids below {vocab_size}"
         )
-    sizes = batch.ends - starts
-    length_checksums = _length_checksums(sizes)
+    contents, ends = batch.data, batch.ends
+    if data.pack_sequences:
+        contents, ends = packing.pack(batch, id_bytes, data.row)
+        del batch
+    length_checksums = _length_checksums(np.diff(ends, prepend=0))
     file = _frame(
-        batch.data,
-        batch.ends,
+        contents,
+        ends,
         tfrecord.mask(length_checksums),
-        tfrecord.mask(_checksums(batch.data, batch.ends)),
+        tfrecord.mask(_checksums(contents, ends)),
     )
-    return file, len(sizes), tokens, masked
+    return file, len(ends), tokens, masked
 
 
 def write_shard(

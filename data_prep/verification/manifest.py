@@ -34,8 +34,9 @@ _SPLIT_LEDGERS: tuple[_Ledger, ...] = (
         ),
     ),
     ("statistics.num_masked", ("statistics.replacements",)),
-    ("num_records", ("statistics.labels",)),
 )
+# And there, unless rows are packed.
+_UNPACKED_LEDGER: _Ledger = ("num_records", ("statistics.labels",))
 
 
 def read_manifest(data_dir: str) -> schema.Manifest:
@@ -74,6 +75,9 @@ def inconsistencies(manifest: schema.Manifest) -> list[str]:
             f"splits must be {schema.TRAIN} and perhaps {schema.HELDOUT}; received "
             f"{sorted(manifest.splits)}"
         )
+    of_split = list(_SPLIT_LEDGERS)
+    if not manifest.is_packed:
+        of_split.append(_UNPACKED_LEDGER)
     for name, split in manifest.splits.items():
         in_shards = sum(shard.num_records for shard in split.shards)
         if in_shards != split.num_records:
@@ -81,7 +85,7 @@ def inconsistencies(manifest: schema.Manifest) -> list[str]:
                 f"{name}: num_records is {split.num_records:,}, but its shards' sum to "
                 f"{in_shards:,}"
             )
-        for total, parts in _SPLIT_LEDGERS:
+        for total, parts in of_split:
             problems += _check_ledger(f"{name}: ", values["splits"][name], total, parts)
     return problems
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.core import config as config_lib
 from albert_tf.core import numba_cache
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -16,6 +17,7 @@ from data_prep.records import example_proto
 _INPUT_IDS, _IS_WORD_START, _MASKED_IDS, _MASKED_POSITIONS, _LABELS, _LENGTH = (
     example_proto.FEATURE_NAMES
 )
+_SEQUENCES = example_proto.SEQUENCES
 _POSITION_BYTES = example_proto.POSITION_BYTES
 _FIELD_1, _FIELD_2 = example_proto.FIELD_1, example_proto.FIELD_2
 _BYTES_LIST, _INT64_LIST = example_proto.BYTES_LIST, example_proto.INT64_LIST
@@ -31,6 +33,7 @@ FAULTS = (
     "masked_lm_positions do not ascend, or are on [CLS], [SEP] or outside the tokens",
     "is_word_start is not one bit for each token, 0 at [CLS] and [SEP]",
     "next_sentence_labels is not -1, 0 or 1, or not -1 without a pair loss",
+    "it is packed, and has no sequence, or more of them or of tokens than a row",
 )
 (
     _FINE,
@@ -43,6 +46,7 @@ FAULTS = (
     _POSITIONS,
     _WORD_STARTS,
     _PAIR_LABEL,
+    _ROW,
 ) = range(len(FAULTS))
 
 
@@ -50,10 +54,16 @@ NUM_TOTALS = 4
 
 
 class Rules(NamedTuple):
-    """Rules for records, as compiled loops take them; see `make_rules`."""
+    """Rules for records, as compiled loops take them; see `make_rules`.
+
+    A packed record has at most `row_sequences` sequences of `row_length` tokens in all;
+    0 if records are not packed.
+    """
 
     vocab_size: int
     seq_length: int
+    row_length: int
+    row_sequences: int
     num_predictions: int
     id_bytes: int
     is_dynamic: bool
@@ -64,9 +74,12 @@ class Rules(NamedTuple):
 
 def make_rules(manifest: schema.Manifest, tokenizer: tokenizer_lib.Tokenizer) -> Rules:
     """Returns the rules of a manifest's settings and its vocabulary."""
+    row = config_lib.DataConfig(**manifest.data).row
     return Rules(
         manifest.vocab_size,
         manifest.seq_length,
+        row.length,
+        row.num_sequences,
         manifest.num_predictions,
         np.dtype(schema.id_dtype(manifest.vocab_size)).itemsize,
         manifest.data["masking"] == "dynamic",
@@ -85,17 +98,50 @@ def check_records(data, starts, ends, rules, totals):
       starts: int64 [n], where the records begin in `data`.
       ends: int64 [n], where they end.
       rules: see `Rules`.
-      totals: int64 [4], incremented by records without a label, with label 1, tokens
+      totals: int64 [4], incremented by sequences without a label, with label 1, tokens
         and masked tokens.
 
     Returns:
       The first record that breaks a rule, and the index of its fault in `FAULTS`.
     """
     for record in range(len(starts)):
-        fault = _check_record(data, starts[record], ends[record], rules, totals)
+        if rules.row_sequences:
+            fault = _check_row(data, starts[record], ends[record], rules, totals)
+        else:
+            fault = _check_record(data, starts[record], ends[record], rules, totals)
         if fault != _FINE:
             return record, fault
     return len(starts), _FINE
+
+
+@numba_cache.kernel
+def _check_row(data, at, end, rules, totals):
+    """Checks a packed record in data[at:end]; returns an index in `FAULTS`."""
+    if at == end or data[at] != _FIELD_1:
+        return _FEATURES
+    size, at = _get_varint(data, at + 1, end)
+    if size != end - at:
+        return _FEATURES
+    at, items_end = _items(data, at, end, _SEQUENCES, _BYTES_LIST)
+    if at < 0 or items_end != end:
+        return _FEATURES
+    num_sequences = 0
+    num_tokens = totals[2]
+    while at < end:
+        if data[at] != _FIELD_1:
+            return _FEATURES
+        size, at = _get_varint(data, at + 1, end)
+        if not 0 <= size <= end - at:
+            return _FEATURES
+        fault = _check_record(data, at, at + size, rules, totals)
+        if fault != _FINE:
+            return fault
+        at += size
+        num_sequences += 1
+    num_tokens = totals[2] - num_tokens
+    if not 0 < num_sequences <= rules.row_sequences or num_tokens > rules.row_length:
+        return _ROW
+    return _FINE
 
 
 @numba_cache.kernel
@@ -209,7 +255,7 @@ def _check_bits(data, at, num_bytes, num_tokens, segment_a_length):
 
 @numba_cache.kernel
 def _payload(data, at, end, name, kind):
-    """The place of a feature's payload, or (-1, -1) if it is not there.
+    """The place of a feature's only item, or (-1, -1) if it is not there.
 
     Args:
       data: uint8.
@@ -221,10 +267,20 @@ def _payload(data, at, end, name, kind):
     Returns:
       [start, stop); the feature ends with its payload.
     """
+    at, end = _items(data, at, end, name, kind)
+    if at < 0 or at >= end or data[at] != _FIELD_1:
+        return -1, -1
+    size, at = _get_varint(data, at + 1, end)
+    return (at, end) if size >= 0 and size == end - at else (-1, -1)
+
+
+@numba_cache.kernel
+def _items(data, at, end, name, kind):
+    """The place of the items of a feature's list, as `_payload` returns one's."""
     if at < 0:
         return -1, -1
-    # The entry of the map, then after its name the feature, its list, the payload.
-    for level, tag in enumerate((_FIELD_1, _FIELD_2, kind, _FIELD_1)):
+    # The entry of the map, then after its name the feature, and its list.
+    for level, tag in enumerate((_FIELD_1, _FIELD_2, kind)):
         if at >= end or data[at] != tag:
             return -1, -1
         size, at = _get_varint(data, at + 1, end)

@@ -45,10 +45,11 @@ def verify(data_dir: str, deep: bool = False) -> list[str]:
         for problem in manifest_lib.inconsistencies(manifest)
     ]
     is_usable = not problems
-    vocabulary_problems, rules = _check_vocabulary(data_dir, manifest)
+    vocabulary_problems, tokenizer = _check_vocabulary(data_dir, manifest)
     problems += vocabulary_problems
-    if not (deep and is_usable):
-        rules = None
+    rules = None
+    if deep and is_usable and tokenizer:
+        rules = records.make_rules(manifest, tokenizer)
     problems += _check_shards(data_dir, manifest, rules, deep)
     return problems + _check_unknown_files(data_dir, manifest)
 
@@ -58,8 +59,8 @@ def verify(data_dir: str, deep: bool = False) -> list[str]:
 
 def _check_vocabulary(
     data_dir: str, manifest: schema.Manifest
-) -> tuple[list[str], records.Rules | None]:
-    """Returns the problems of the vocabulary, and the rules for records if none."""
+) -> tuple[list[str], tokenizer_lib.Tokenizer | None]:
+    """Returns the problems of the vocabulary, and its tokenizer if there are none."""
     path = os.path.join(data_dir, schema.VOCAB_FILE)
     if not files.exists(path):
         return [f"{path}: missing; {manifest_lib.COPY_AGAIN}"], None
@@ -84,7 +85,7 @@ def _check_vocabulary(
         )
         if received != expected
     ]
-    return problems, None if problems else records.make_rules(manifest, tokenizer)
+    return problems, None if problems else tokenizer
 
 
 def _check_unknown_files(data_dir: str, manifest: schema.Manifest) -> list[str]:

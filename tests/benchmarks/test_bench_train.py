@@ -153,9 +153,7 @@ def test_the_bare_step_learns_as_the_train_step_does():
     config = small_run.small_config("optimizer.warmup_steps=0", "model.num_layers=1")
     features = {
         name: tf.ones([8, *shape], dtype)
-        for name, (dtype, shape) in schema.model_features(
-            config.data.max_seq_length, config.data.num_predictions
-        ).items()
+        for name, (dtype, shape) in schema.model_features(config.data.row).items()
     }
     learnt = []
     for make in (lambda built: built.make_train_step(), train_steps._bare_step):

@@ -36,6 +36,7 @@ _CORPUS = ("--vocab_model={file}", _NEW)
 # Flags that each binary needs beside a wrong --set, where it has that flag.
 WRONG_SETTING = {
     "albert_tf.bench_learning": ("--data_dir={dir}",),
+    "albert_tf.bench_packing": (),
     "albert_tf.bench_probe": (),
     "albert_tf.bench_train": (),
     "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
@@ -58,6 +59,7 @@ WRONG_SETTING = {
 MISSING_FILE = {
     "albert_tf.bench_learning": ("--data_dir={absent}", _NEW),
     "albert_tf.average_checkpoints": ("--model_dir={absent}", "--last=1", _NEW),
+    "albert_tf.bench_packing": ("--config={absent}.py",),
     "albert_tf.bench_probe": ("--config={absent}.py",),
     "albert_tf.bench_serve": ("--model_dir={absent}",),
     "albert_tf.bench_train": ("--data_dir={absent}",),

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
+from albert_tf.core import row_shapes
 from albert_tf.data import input_pipeline, record_parser, schema
 from albert_tf.data import manifest as manifest_lib
 from data_prep.records import example_proto, reader
@@ -61,7 +62,7 @@ def test_a_batch_holds_what_the_records_hold(data_dir, manifest):
     path = str(data_dir / manifest.splits[schema.TRAIN].shards[0].name)
     serialized = list(tf.data.TFRecordDataset(path).take(5).as_numpy_iterator())
     batch = _parse(serialized, manifest)
-    expected_shapes = schema.model_features(24, 4)
+    expected_shapes = schema.model_features(row_shapes.RowShape(24, 4))
     assert {k: (v.dtype.name, tuple(v.shape[1:])) for k, v in batch.items()} == (
         expected_shapes
     )
@@ -235,7 +236,9 @@ def test_batches_have_static_shapes(data_dir, dynamic_dir):
             found = {k: (v.dtype.name, tuple(v.shape)) for k, v in spec.items()}
             assert found == {
                 name: (dtype, (batch_size, *shape))
-                for name, (dtype, shape) in schema.model_features(24, 4).items()
+                for name, (dtype, shape) in schema.model_features(
+                    row_shapes.RowShape(24, 4)
+                ).items()
             }
 
 
@@ -329,7 +332,7 @@ def test_each_epoch_masks_the_same_text_anew(dynamic_dir, dynamic_manifest):
     ]
     assert np.mean(changed) > 0.8
     shapes = {k: (v.dtype.name, v.shape[1:]) for k, v in batches[0].items()}
-    assert shapes == schema.model_features(24, 4)
+    assert shapes == schema.model_features(row_shapes.RowShape(24, 4))
 
 
 @pytest.mark.parametrize("num_tokens", [0, 1, 25])

@@ -39,11 +39,14 @@ def _plan(python: str, *arguments: str) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
     """A step that the product's environment exported."""
-    path = tmp_path_factory.mktemp("exported")
-    settings = (f"--set={setting}" for setting in SETTINGS)
+    return _export(tmp_path_factory.mktemp("exported"))
+
+
+def _export(path: pathlib.Path, *settings: str) -> pathlib.Path:
+    flags = (f"--set={setting}" for setting in (*SETTINGS, *settings))
     done = _plan(
         *(os.environ["ALBERT_TF_PYTHON"], f"--export_step={path}", "--global_batch=3"),
-        *settings,
+        *flags,
     )
     assert done.returncode == 0, done.stderr
     return path
@@ -73,6 +76,20 @@ def test_steps_learn_the_batch(folder, tmp_path):
     assert figures["share_of_peak"] == pytest.approx(rate / 0.5e12)
     times = figures["step_ms"]
     assert 0 < times["min"] <= times["median"] <= times["max"]
+
+
+def test_steps_learn_a_batch_of_packed_rows(tmp_path):
+    folder = _export(tmp_path / "packed", "data.pack_sequences=2")
+    done = _plan(
+        *(sys.executable, f"--run_exported={folder}", "--platform=cpu"),
+        "--num_steps=20",
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["max_seq_length"], figures["pack_sequences"]) == (24, 2)
+    assert figures["last_loss"] < figures["first_loss"] - 1.0
+    seconds = figures["queued_step_ms"] / 1e3
+    assert figures["tokens_per_second"] == pytest.approx(3 * 48 / seconds)
 
 
 def test_without_an_accelerator_it_says_so(folder):

@@ -284,6 +284,22 @@ def test_a_recipe_costs_all_its_steps_and_reduces_all_its_gradients():
     assert costs.weight_and_slot_bytes == 12 * 1627
 
 
+def test_packed_rows_cost_what_their_shape_does():
+    recipe = small_recipe()
+    packed = dataclasses.replace(
+        recipe, data=dataclasses.replace(recipe.data, pack_sequences=2)
+    )
+    # Twice 20 tokens, 8 sequences, and 0.15 * 40 + 8 * 0.55 masked tokens.
+    shape = costs_lib.BatchShape(24, 40, 10, 8)
+    assert shape.num_read == 24 * 18
+    costs = costs_lib.recipe_costs(packed)
+    assert costs.tokens_per_step == 960
+    assert costs.forward_flops == costs_lib.forward_flops(recipe.model, shape)
+    hidden = recipe.model.hidden_size
+    assert costs.forward_flops.pooler == 2 * 24 * 8 * hidden * hidden
+    assert costs.forward_flops.sentence_pair == 2 * 24 * 8 * hidden * 2
+
+
 def test_replicas_and_accumulation_divide_the_activations_and_nothing_else():
     whole = costs_lib.recipe_costs(small_recipe())
     part = costs_lib.recipe_costs(small_recipe(accumulation_steps=2), num_replicas=3)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.framework import convert_to_constants
 
+from albert_tf.core import config_io, row_shapes
 from albert_tf.data import schema
 from albert_tf.devices import strategies
 from albert_tf.planning import exported_step, step_export
@@ -44,7 +45,7 @@ def _batch() -> dict[str, np.ndarray]:
         "masked_lm_weights": np.arange(NUM_PREDICTIONS) < [[4], [2], [1]],
         "next_sentence_labels": generator.integers(0, 2, BATCH_SIZE),
     }
-    features = schema.model_features(LENGTH, NUM_PREDICTIONS)
+    features = schema.model_features(row_shapes.RowShape(LENGTH, NUM_PREDICTIONS))
     return {name: value.astype(features[name][0]) for name, value in values.items()}
 
 
@@ -111,7 +112,7 @@ def test_steps_are_those_of_the_trainer(exported):
 
 def test_arguments_and_outputs_are_described(exported):
     step, program = exported
-    features = schema.model_features(LENGTH, NUM_PREDICTIONS)
+    features = schema.model_features(row_shapes.RowShape(LENGTH, NUM_PREDICTIONS))
     names = [one.name for one in step.arguments]
     assert names[:10] == [*features, "stop", "mean_loss", "num_skipped"]
     assert len(set(names)) == len(names)
@@ -225,3 +226,16 @@ def test_the_program_of_a_gpu_is_the_same():
     programs = {ir(stage="stablehlo", platform_name=name) for name in ("CPU", "GPU")}
     (program,) = programs
     assert "dot_general" in program and "bf16" in program
+
+
+def test_the_step_of_packed_rows_has_their_features():
+    packed = config_io.override(CONFIG, ["data.pack_sequences=2"])
+    step, program = step_export.lower(step_export.make_trainer(packed, BATCH_SIZE))
+    features = [one for one in step.arguments if one.is_feature]
+    assert {one.name: (one.dtype, one.shape) for one in features} == {
+        name: (dtype, (BATCH_SIZE, *shape))
+        for name, (dtype, shape) in schema.model_features(packed.data.row).items()
+    }
+    # Which sequences see one another is compared within the program; its only layer is
+    # applied where the heads read it.
+    assert f"tensor<{BATCH_SIZE}x1x{packed.data.row.num_read}x48xi1>" in program

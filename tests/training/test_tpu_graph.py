@@ -235,6 +235,17 @@ def test_the_train_step_holds_nothing_that_a_tpu_cannot_do(make_run, name):
 
 
 @pytest.mark.slow
+def test_the_step_of_packed_rows_holds_nothing_that_a_tpu_cannot_do(tmp_path):
+    packed = "data.pack_sequences=2"
+    data_dir = small_run.write_records(tmp_path, packed, "data.dupe_factor=4")
+    run = _make_run(str(data_dir), packed)
+    assert tpu_ops.faults(run.loop) == set()
+    assert run.batch_shapes == [[4, 48]] * 8
+    # Of two layers, forward and backward.
+    assert tpu_ops.types(run.loop.inside)["NotEqual"] >= 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_step_is_replicated_once_and_fed_by_the_host(make_run, name):
     run = make_run(name)

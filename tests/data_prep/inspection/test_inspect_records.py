@@ -17,6 +17,7 @@ from data_prep.inspection import html as html_lib
 from data_prep.inspection import run, text
 from data_prep.inspection import sample as sample_lib
 from data_prep.inspection import tables as tables_lib
+from data_prep.records import reader
 from data_prep.verification import manifest as manifest_lib
 from tests.support import binaries, small_run
 
@@ -24,8 +25,7 @@ from tests.support import binaries, small_run
 TOKENS = [2, 14, 212, 1098, 173, 3, 22, 882, 861, 3]
 EXAMPLE = sample_lib.Example(
     number=7,
-    shard="train-00001-of-00003.tfrecord",
-    place=2,
+    place=reader.Place("train-00001-of-00003.tfrecord", 2),
     tokens=np.array(TOKENS, np.int32),
     # river becomes [MASK], runs is kept, lake becomes city, "!" becomes [MASK].
     input_ids=np.array([2, 14, 4, 1098, 173, 3, 22, 108, 4, 3], np.int32),
@@ -184,15 +184,15 @@ def test_a_sample_is_the_first_records_and_shows_some_of_them(static):
     counts, examples, _ = read(static, max_records=20, num_examples=4)
     assert counts.sample.num_records == 20
     assert len({e.number for e in examples}) == 4
-    assert all(e.number < 20 and e.number == e.place for e in examples)
-    assert {e.shard for e in examples} == {"train-00000-of-00003.tfrecord"}
+    assert all(e.number < 20 and e.number == e.place.record for e in examples)
+    assert {e.place.shard for e in examples} == {"train-00000-of-00003.tfrecord"}
     _, few, _ = read(static, max_records=2, num_examples=10)
     assert len(few) == 2
 
 
 def test_heldout_records_can_be_read(static):
     counts, examples, _ = read(static, split=schema.HELDOUT)
-    assert examples[0].shard.startswith("heldout-00000")
+    assert examples[0].place.shard.startswith("heldout-00000")
 
 
 # Distributions.

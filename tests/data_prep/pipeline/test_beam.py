@@ -43,6 +43,7 @@ ALL_ELSE = (
     "text.near_duplicate_threshold=0.7",
     "data.pair_loss=nsp",
     "data.masking=dynamic",
+    "data.pack_sequences=2",
     "data.compression=gzip",
     "data.min_shards=3",
 )

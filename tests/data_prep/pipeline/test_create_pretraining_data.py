@@ -96,7 +96,7 @@ def read(folder, split, vocab_size):
     text = (folder / "manifest.json").read_text()
     manifest = schema.Manifest.from_json(text)
     assert manifest.vocab_size == vocab_size
-    return list(reader.iter_records(str(folder), manifest, split))
+    return [values for _, values in reader.iter_records(str(folder), manifest, split)]
 
 
 def segments(values):

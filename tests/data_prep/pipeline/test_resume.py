@@ -69,14 +69,15 @@ def contents(folder):
 
 
 @pytest.mark.slow
-def test_bytes_are_the_same_for_1_2_and_7_workers(corpus, tmp_path):
-    manifest = run(corpus, tmp_path / "one")
+@pytest.mark.parametrize("settings", [(), ("data.pack_sequences=2",)])
+def test_bytes_are_the_same_for_1_2_and_7_workers(corpus, tmp_path, settings):
+    manifest = run(corpus, tmp_path / "one", *settings)
     assert manifest.documents["dropped"] == {"exact_duplicate": 20}
     one = contents(tmp_path / "one")
     assert len(one) == 3 + 1 + 2
     for num_workers in (2, 7):
         output = tmp_path / str(num_workers)
-        run(corpus, output, num_workers=num_workers)
+        run(corpus, output, *settings, num_workers=num_workers)
         assert contents(output) == one
 
 

@@ -112,7 +112,9 @@ def test_records_of_a_document_are_not_adjacent(tmp_path):
     manifest = schema.Manifest.from_json(text)
     documents = [
         int(np.bincount(reader.unmask(values)[1:]).argmax())
-        for values in reader.iter_records(str(tmp_path / "out"), manifest, schema.TRAIN)
+        for _, values in reader.iter_records(
+            str(tmp_path / "out"), manifest, schema.TRAIN
+        )
     ]
     assert len(documents) > 3000
     same = np.mean(np.array(documents[1:]) == np.array(documents[:-1]))

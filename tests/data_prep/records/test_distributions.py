@@ -405,7 +405,7 @@ def test_labels_do_not_depend_on_the_place_in_the_files(static_dir):
     manifest = manifest_lib.read_manifest(str(static_dir))
     found = reader.iter_records(str(static_dir), manifest, schema.TRAIN)
     labels, lengths = [], []
-    has_label = (v for v in found if v["next_sentence_labels"] != schema.NO_LABEL)
+    has_label = (v for _, v in found if v["next_sentence_labels"] != schema.NO_LABEL)
     for values in itertools.islice(has_label, 20_000):
         labels.append(values["next_sentence_labels"])
         lengths.append(len(values["input_ids"]))
@@ -416,6 +416,38 @@ def test_labels_do_not_depend_on_the_place_in_the_files(static_dir):
     assert independent(quantile(lengths), place)
     # Neighbours: (0, 0), (0, 1), (1, 0) and (1, 1) are equally frequent.
     assert independent(np.array(labels[1:]), np.array(labels[:-1]))
+
+
+def test_labels_do_not_depend_on_the_place_in_a_packed_row(corpus, tmp_path):
+    manifest = make(corpus, tmp_path, "data.pack_sequences=2")
+    rows = [
+        [values for _, values in row]
+        for _, row in itertools.groupby(
+            reader.iter_records(str(tmp_path), manifest, schema.TRAIN),
+            key=lambda found: found[0],
+        )
+    ]
+    assert len(rows) == manifest.splits[schema.TRAIN].num_records
+    labels, lengths, places, sizes = np.array(
+        [
+            (values["next_sentence_labels"], len(values["input_ids"]), place, len(row))
+            for row in rows
+            for place, values in enumerate(row)
+        ]
+    ).T
+    has_label = labels != schema.NO_LABEL
+    # A long sequence is more often the first; that says nothing of its label.
+    assert np.mean(lengths[places == 0]) > np.mean(lengths[places > 0]) + 5
+    for hint in (places, sizes, quantile(lengths)):
+        assert independent(labels[has_label], hint[has_label])
+    # Nor do neighbours hint at one another.
+    pairs = [
+        (one["next_sentence_labels"], other["next_sentence_labels"])
+        for row in rows
+        for one, other in itertools.pairwise(row)
+    ]
+    both = np.array([pair for pair in pairs if schema.NO_LABEL not in pair])
+    assert len(both) > 20_000 and independent(both[:, 0], both[:, 1])
 
 
 def test_half_of_next_sentences_are_random_whatever_the_length_of_a(corpus, tmp_path):

@@ -12,6 +12,7 @@ from albert_tf.data import schema
 from data_prep.records import example_builder, example_proto, shards
 
 HELDOUT = int(example_builder.HELDOUT_BIT)
+DATA = config.DataConfig()
 
 
 def make_part(keys, documents=None, tag=0):
@@ -34,7 +35,7 @@ def make_part(keys, documents=None, tag=0):
 
 
 def assemble(selected):
-    return shards.assemble(selected, 2, False, 200)
+    return shards.assemble(selected, DATA, 200)
 
 
 def read(path, compression=""):

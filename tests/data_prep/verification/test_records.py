@@ -9,6 +9,8 @@ from data_prep.verification import records
 RULES = records.Rules(
     vocab_size=300,
     seq_length=10,
+    row_length=20,
+    row_sequences=0,
     num_predictions=2,
     id_bytes=2,
     is_dynamic=False,
@@ -50,9 +52,18 @@ def serialize(
     return example.SerializeToString(deterministic=True)
 
 
+def pack(*sequences, name="sequences"):
+    """A packed record, serialized by protobuf."""
+    example = tf.train.Example()
+    example.features.feature[name].bytes_list.value.extend(sequences)
+    return example.SerializeToString(deterministic=True)
+
+
 def check(record, rules=RULES):
     """The fault of the middle one of three records, and the totals."""
     good = serialize() if not rules.is_dynamic else serialize(bits=[0b01100110, 0])
+    if rules.row_sequences:
+        good = pack(good)
     data = good + record + good
     ends = np.cumsum([len(good), len(record), len(good)])
     starts = np.append(0, ends[:-1])
@@ -152,3 +163,39 @@ def test_no_change_of_a_byte_makes_the_check_read_after_a_record():
             check(bytes(broken))
     for size in range(len(record)):
         assert "does not hold" in check(record[:size])[0]
+
+
+PACKED = RULES._replace(row_sequences=3)
+SINGLE = serialize([2, 20, 3], (), (), label=-1, segment_a_length=3)
+
+
+def test_sequences_of_a_packed_record_are_counted():
+    assert check(pack(serialize(label=0), SINGLE), PACKED) == ("", [1, 2, 30, 6])
+    assert check(pack(serialize(), serialize()), PACKED) == ("", [0, 4, 36, 8])
+
+
+@pytest.mark.parametrize(
+    ("record", "fault"),
+    [
+        (pack(SINGLE, serialize(label=2)), "is not -1, 0 or 1"),
+        (pack(serialize(), serialize(), SINGLE), "more of them or of tokens than"),
+        (pack(*[SINGLE] * 4), "more of them or of tokens than a row"),
+        (pack(), "has no sequence"),
+        (pack(SINGLE, b""), "does not hold the features"),
+        (pack(SINGLE, name="sequence"), "does not hold the features"),
+        (SINGLE, "does not hold the features"),
+    ],
+)
+def test_a_packed_record_holds_what_fits_a_row(record, fault):
+    assert fault in check(record, PACKED)[0]
+
+
+def test_no_change_of_a_byte_makes_the_check_read_after_a_packed_record():
+    record = pack(SINGLE, serialize())
+    for place in range(len(record)):
+        for bit in range(8):
+            broken = bytearray(record)
+            broken[place] ^= 1 << bit
+            check(bytes(broken), PACKED)
+    for size in range(len(record)):
+        assert check(record[:size], PACKED)[0]

@@ -1,0 +1,173 @@
+"""A batch of packed rows has the losses and gradients of its sequences alone."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.core import config, row_shapes
+from albert_tf.data import packed_rows, schema
+from albert_tf.model import compute as compute_lib
+from albert_tf.model import pretraining_model
+from albert_tf.training import metrics_log, objectives, pretraining
+from tests.support import small_run
+
+LENGTH, NUM_PREDICTIONS, VOCAB_SIZE = 11, 3, 50
+ROW = row_shapes.RowShape(2 * LENGTH, 7, 4)
+# Sequences of each row; the last row pads the batch.
+COUNTS = [3, 2, 1, 2, 0]
+MODEL = config.ModelConfig(
+    vocab_size=VOCAB_SIZE,
+    embedding_size=10,
+    hidden_size=12,
+    num_layers=2,
+    num_heads=2,
+    intermediate_size=20,
+    max_positions=LENGTH,
+    num_groups=2,
+    num_inner_groups=2,
+    initializer_range=0.3,
+    hidden_dropout_rate=0.0,
+    attention_dropout_rate=0.0,
+)
+
+
+def _sequences():
+    """Features of sequences that fit into the rows of `COUNTS`."""
+    rng = np.random.default_rng(3)
+    lengths = np.array([5, 7, 9, 11, 8, 6, 11, 10])
+    place, total = np.arange(LENGTH), len(lengths)
+    mask = place < lengths[:, None]
+    ids = np.where(mask, rng.integers(5, VOCAB_SIZE, mask.shape), 0)
+    segment_a = rng.integers(2, lengths - 1)[:, None]
+    num_masked = rng.integers(1, NUM_PREDICTIONS + 1, total)[:, None]
+    is_masked = np.arange(NUM_PREDICTIONS) < num_masked
+    positions = np.array([np.sort(rng.permutation(n - 2)[:3]) + 1 for n in lengths])
+    features = {
+        "input_ids": ids,
+        "input_mask": mask,
+        "segment_ids": (place >= segment_a) & mask,
+        "masked_lm_positions": np.where(is_masked, positions, 0),
+        "masked_lm_ids": np.where(is_masked, rng.integers(5, 50, positions.shape), 0),
+        "next_sentence_labels": np.array([0, -1, 1, 1, 0, -1, 1, 0]),
+    }
+    as_int = {name: tf.constant(v, tf.int32) for name, v in features.items()}
+    return as_int | {"masked_lm_weights": tf.constant(is_masked, tf.float32)}
+
+
+FORMS = {
+    "plain": (compute_lib.Compute(), False),
+    "fused": (compute_lib.Compute(fuse_elementwise=True), False),
+    "compiled": (compute_lib.Compute(), True),
+    "remat of attention": (compute_lib.Compute(remat="attention"), False),
+    "remat of blocks, fused": (
+        compute_lib.Compute(fuse_elementwise=True, remat="block"),
+        False,
+    ),
+    "bfloat16": (compute_lib.Compute("bfloat16"), False),
+    "bfloat16, fused": (compute_lib.Compute("bfloat16", fuse_elementwise=True), False),
+}
+# Products of other sizes are rounded in another way; bfloat16 has 8 bits.
+TOLERANCES = {"float32": 1e-6, "bfloat16": 0.03}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_packed_rows_learn_what_their_sequences_do(form):
+    compute, compiled = FORMS[form]
+    objective = objectives.PretrainingObjective("sop")
+    model = pretraining_model.build_pretraining_model(MODEL, 5, compute)
+
+    @tf.function(jit_compile=compiled, autograph=False)
+    def run(features, example_weights):
+        with tf.GradientTape() as tape:
+            sums = objective.batch_sums(model, features, None, example_weights)
+            loss = objective.mean(sums, objective.weights(features))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        return sums, [tf.convert_to_tensor(g) for g in gradients]
+
+    alone = _sequences()
+    rows = packed_rows.pack(alone, tf.constant(COUNTS, tf.int64), ROW)
+    expected, expected_gradients = run(alone, tf.ones([8]))
+    found, found_gradients = run(rows, tf.constant([1.0, 1.0, 1.0, 1.0, 0.0]))
+    tolerance = TOLERANCES[compute.dtype]
+    for name, value in expected.items():
+        assert float(found[name]) == pytest.approx(float(value), abs=8 * tolerance), (
+            name
+        )
+    assert float(found["num_tokens"]) == 67 and float(found["pair_weight"]) == 6
+    for variable, one, other in zip(
+        model.trainable_variables, expected_gradients, found_gradients, strict=True
+    ):
+        scale = max(1.0, float(tf.reduce_max(tf.abs(one))))
+        np.testing.assert_allclose(
+            one / scale, other / scale, atol=tolerance, err_msg=variable.name
+        )
+
+
+def test_a_token_sees_no_other_sequence():
+    model = pretraining_model.build_pretraining_model(MODEL, 5)
+    rows = packed_rows.pack(_sequences(), tf.constant(COUNTS, tf.int64), ROW)
+    before = model.scores(rows)
+    # Another word in the second sequence of the first row.
+    ids = rows["input_ids"].numpy()
+    assert rows["sequence_numbers"][0, 6] == 2
+    ids[0, 6] += 1
+    after = model.scores(rows | {"input_ids": tf.constant(ids)})
+    changed = np.any(before.pair_logits.numpy() != after.pair_logits.numpy(), -1)
+    assert changed[0].tolist() == [False, True, False, False]
+    assert not changed[1:].any()
+    owner = tf.gather(
+        rows["sequence_numbers"], rows["masked_lm_positions"], batch_dims=1
+    ).numpy()
+    moved = np.any(before.mlm.scores.numpy() != after.mlm.scores.numpy(), -1)
+    is_token = rows["masked_lm_weights"].numpy() > 0
+    assert moved[0][is_token[0]].tolist() == (owner[0] == 2)[is_token[0]].tolist()
+    assert not moved[1:].any()
+
+
+# ---- A run ----
+
+PACKED = ("data.pack_sequences=2", "data.masking=dynamic")
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return small_run.write_records(tmp_path_factory.mktemp("packed"), *PACKED)
+
+
+def _train(data_dir, model_dir, *overrides):
+    settings = small_run.small_config(*PACKED, *overrides)
+    return pretraining.train(settings, str(data_dir), str(model_dir))
+
+
+@pytest.mark.slow
+def test_a_run_of_packed_rows_learns_and_resumes_exactly(data_dir, tmp_path):
+    last = ("train.num_steps=36", "train.save_every_steps=12")
+    whole = _train(data_dir, tmp_path / "whole", *last)
+    rows = metrics_log.read_metrics(str(tmp_path / "whole"))
+    losses = [row["mlm_loss"] for row in rows if row["split"] == schema.HELDOUT]
+    assert whole["mlm_loss"] == losses[-1] < losses[0] - 1.0
+    # As if it had been killed after the checkpoint of step 24.
+    shutil.copytree(tmp_path / "whole", tmp_path / "again")
+    for file in (tmp_path / "again").glob("model.ckpt-36.*"):
+        file.unlink()
+    (tmp_path / "again" / schema.CHECKPOINT_FILE).write_text(
+        'model_checkpoint_path: "model.ckpt-24"\n'
+    )
+    assert _train(data_dir, tmp_path / "again", *last) == whole
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_of_packed_rows_add_up(data_dir, tmp_path):
+    once, twice = (
+        _train(
+            data_dir,
+            tmp_path / str(parts),
+            "train.num_steps=4",
+            "train.steps_per_loop=1",
+            f"train.accumulation_steps={parts}",
+        )
+        for parts in (1, 2)
+    )
+    assert once == pytest.approx(twice, abs=1e-5)
