@@ -53,9 +53,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Measures, prints a table, and writes results.json."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
-        # Both learn from the same batches, all of one shape.
+        # Both learn from the same batches, of one shape and one sequence a row.
         config = config_io.load(
-            flag_values.config, ["train.stages=[]", *flag_values.set]
+            flag_values.config,
+            ["train.stages=[]", "data.pack_sequences=0", *flag_values.set],
         )
         minutes = sorted(_numbers(flag_values, "minutes"))
         rates = _numbers(flag_values, "rates")

@@ -1,7 +1,7 @@
 r"""Tokens a second with packed rows and without, in training.
 
   python -m albert_tf.bench_packing
-  python -m albert_tf.bench_packing --config=configs/base.py --input='corpus/*.txt' \\
+  python -m albert_tf.bench_packing --config=configs/albert_base.py --input='corpus/*.txt' \
       --vocab_model=vocab.model --lengths=128,512 --packings=1,2,4
 
 Records of each kind are made, by default of the demonstration's text, and kept in

@@ -254,9 +254,9 @@ class StageConfig(validation.Section, name="train.stages"):
     A stage takes `num_steps` steps. Everything else is the recipe's unless it is set:
     `batch_size` and `accumulation_steps` that of `train`; `max_seq_length`,
     `pack_sequences`, `masked_lm_rate` and `max_predictions_per_seq` that of `data`, and
-    `records` those of `train.records`. Masks of static records were drawn when they were made; the two
-    settings of masks must be those of the records then. The learning rate is that of
-    the schedule, which knows no stages, times `learning_rate_factor`.
+    `records` those of `train.records`. Masks of static records were drawn when they
+    were made; the two settings of masks must be those of the records then. The learning
+    rate is that of the schedule, which knows no stages, times `learning_rate_factor`.
     """
 
     num_steps: int = validation.at_least(1)
