@@ -1,8 +1,8 @@
 r"""Tokens a second with packed rows and without, in training.
 
   python -m albert_tf.bench_packing
-  python -m albert_tf.bench_packing --config=configs/albert_base.py --input='corpus/*.txt' \
-      --vocab_model=vocab.model --lengths=128,512 --packings=1,2,4
+  python -m albert_tf.bench_packing --config=configs/albert_base.py \
+      --input='corpus/*.txt' --vocab_model=vocab.model --lengths=128,512 --packings=1,2
 
 Records of each kind are made, by default of the demonstration's text, and kept in
 --work_dir. Padding does not count as tokens.

@@ -93,7 +93,8 @@ def _softmax(scale: float, make_bias: Callable) -> Callable:
     def fused(scores, *of_bias):
         # In float32 TensorFlow's own softmax is even faster.
         if scores.dtype == tf.float32 and make_bias is tf.identity:
-            probabilities = elementwise_ops.softmax(scores, *of_bias, scale)
+            [attention_bias] = of_bias
+            probabilities = elementwise_ops.softmax(scores, attention_bias, scale)
         else:
             probabilities = forward(scores, *of_bias)
         return probabilities, lambda upstream: (

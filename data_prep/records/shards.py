@@ -149,18 +149,17 @@ def assemble(
             f"record {num_counted} of a shard, with key {batch.keys[num_counted]}, "
             f"is not one of token ids below {vocab_size}"
         )
-    contents, ends = batch.data, batch.ends
+    content, content_ends = batch.data, batch.ends
     if data.pack_sequences:
-        contents, ends = packing.pack(batch, id_bytes, data.row)
+        content, content_ends = packing.pack(batch, id_bytes, data.row)
         del batch
-    length_checksums = _length_checksums(np.diff(ends, prepend=0))
     file = _frame(
-        contents,
-        ends,
-        tfrecord.mask(length_checksums),
-        tfrecord.mask(_checksums(contents, ends)),
+        content,
+        content_ends,
+        tfrecord.mask(_length_checksums(np.diff(content_ends, prepend=0))),
+        tfrecord.mask(_checksums(content, content_ends)),
     )
-    return file, len(ends), tokens, masked
+    return file, len(content_ends), tokens, masked
 
 
 def write_shard(
