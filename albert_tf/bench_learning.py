@@ -1,7 +1,7 @@
 r"""Held-out loss over wall time, beside transformers on PyTorch, on this machine.
 
   python -m albert_tf.bench_learning --config=configs/small.py --data_dir=RECORDS \
-      --minutes=10,20,40,60
+      --minutes=10,20,40,60 --blimp_dir=blimp
 
 Both train a model of the same sizes on the same batches, in turns, for the last of the
 minutes each; before that PyTorch's fastest form and its best learning rate are found.
@@ -26,6 +26,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     rates = "Learning rates of PyTorch's AdamW; the best is taken."
     rate_minutes = "Minutes of the run with each learning rate."
     turn = "Seconds of each turn."
+    blimp = "BLiMP as published, to probe the models of these minutes with."
+    pairs = "Pairs of each of its paradigms."
     flags.DEFINE_string("config", recipe, "A recipe or a config.json.", values)
     flags.DEFINE_multi_string(
         "set", [], "Changes one setting: key.sub=value. Repeatable.", values
@@ -33,9 +35,11 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("data_dir", None, "Records to learn from.", values)
     flags.DEFINE_string("output_dir", output_dir, "New: runs and results.", values)
     flags.DEFINE_list("minutes", ["10", "20", "40", "60"], minutes, values)
-    flags.DEFINE_list("rates", ["5e-4", "1e-3", "2e-3"], rates, values)
+    flags.DEFINE_list("rates", ["2.5e-4", "5e-4", "1e-3"], rates, values)
     flags.DEFINE_float("rate_minutes", 5.0, rate_minutes, 0.0, flag_values=values)
     flags.DEFINE_float("turn_seconds", 30.0, turn, 1.0, 60.0, flag_values=values)
+    flags.DEFINE_string("blimp_dir", "", blimp, values)
+    flags.DEFINE_integer("probe_pairs", 100, pairs, 1, None, flag_values=values)
     flags.mark_flag_as_required("data_dir", values)
 
 
@@ -82,15 +86,16 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             rates=rates,
             rate_minutes=flag_values.rate_minutes,
             turn_seconds=flag_values.turn_seconds,
+            blimp_dir=flag_values.blimp_dir and os.path.abspath(flag_values.blimp_dir),
+            probe_pairs=flag_values.probe_pairs,
         )
         try:
             results = learning_curves.measure(config, options)
         except rounds.Failure as failure:
             raise ValueError(f"nothing can be compared: {failure}") from failure
-        path = os.path.join(output_dir, "results.json")
-        files.write_json(path, results)
         print("\n".join(text_table.align(learning_curves.table(results))))
-        print(f"load after {os.getloadavg()[0]:.1f}; all figures: {path}")
+        load = os.getloadavg()[0]
+        print(f"load after {load:.1f}; all figures: {options.results_path}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ Both train a model of the same sizes on the same batches, in turns on one machin
    fastest form is taken.
 2. PyTorch trains with several learning rates for some minutes each; the best is taken.
 3. Both train for the last of the minutes to report, in turns, and save regularly. At
-   each of the minutes the newest saved model counts.
+   each of the minutes the newest saved model counts. The results are written after each
+   turn, so that those of a comparison that was ended are kept.
+4. Grammar is probed with the models of these minutes, if a suite is given.
 """
 
 import dataclasses
@@ -18,7 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from albert_tf.benchmarks import batch_files, runner, turns
+from albert_tf.benchmarks import batch_files, binaries, runner, turns
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
@@ -45,6 +47,8 @@ class Options:
       rates: learning rates of PyTorch's AdamW.
       rate_minutes: of the run with each rate.
       turn_seconds: of one turn.
+      blimp_dir: BLiMP as published; empty means not to probe grammar.
+      probe_pairs: pairs of each of its paradigms.
     """
 
     data_dir: str
@@ -53,6 +57,13 @@ class Options:
     rates: tuple[float, ...]
     rate_minutes: float
     turn_seconds: float
+    blimp_dir: str = ""
+    probe_pairs: int = 100
+
+    @property
+    def results_path(self) -> str:
+        """The file of the results."""
+        return os.path.join(self.output_dir, "results.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +87,7 @@ Plan = dict[str, Any]
 
 
 def measure(config: config_lib.Config, options: Options) -> dict[str, Any]:
-    """Trains both, and returns all figures as plain values.
+    """Trains both, writes all figures, and returns them as plain values.
 
     Args:
       config: the recipe of this project; `train.num_steps` follows from the minutes.
@@ -99,26 +110,72 @@ def measure(config: config_lib.Config, options: Options) -> dict[str, Any]:
         curves[name] = _Curve(run.find_saved)
         processes[name] = run.start(seconds)
         looks[name] = _look(curves[name], processes[name])
+
+    def results() -> dict[str, Any]:
+        return {
+            "minutes": list(options.minutes),
+            "token_frequencies": manifest.heldout_unigram_entropy,
+            "plan": {OURS: ours.plan, THEIRS: theirs.plan},
+            "rates": theirs.rate_losses,
+            "forms": theirs.form_seconds,
+            "curves": {
+                name: [dataclasses.asdict(saved) for saved in curve.saved]
+                for name, curve in curves.items()
+            },
+            "at_minutes": {
+                name: [_as_dict(curve.newest_at(60 * m)) for m in options.minutes]
+                for name, curve in curves.items()
+            },
+        }
+
     try:
-        turns.run_in_turns(processes, options.turn_seconds, looks)
+        turns.run_in_turns(
+            processes,
+            options.turn_seconds,
+            looks,
+            seconds,
+            lambda: files.write_json(options.results_path, results()),
+        )
     finally:
         for process in processes.values():
             process.close()
-    return {
-        "minutes": list(options.minutes),
-        "token_frequencies": manifest.heldout_unigram_entropy,
-        "plan": {OURS: ours.plan, THEIRS: theirs.plan},
-        "rates": theirs.rate_losses,
-        "forms": theirs.form_seconds,
-        "curves": {
-            name: [dataclasses.asdict(saved) for saved in curve.saved]
-            for name, curve in curves.items()
-        },
-        "at_minutes": {
-            name: [_as_dict(curve.newest_at(60 * m)) for m in options.minutes]
-            for name, curve in curves.items()
-        },
-    }
+    found = results()
+    if options.blimp_dir:
+        found["blimp"] = _probe(found["at_minutes"], options)
+    files.write_json(options.results_path, found)
+    return found
+
+
+def _probe(
+    at_minutes: dict[str, list[dict[str, Any] | None]], options: Options
+) -> dict[str, list[dict[str, Any] | None]]:
+    """Returns the accuracy on BLiMP of each model, with its interval."""
+    found: dict[str, list[dict[str, Any] | None]] = {}
+    for name, models in at_minutes.items():
+        found[name] = []
+        for model in models:
+            if model is None:
+                found[name].append(None)
+                continue
+            path = model["path"]
+            folder = os.path.join(options.output_dir, f"{name}-{model['step']}")
+            if name == THEIRS:
+                vocab = os.path.join(options.data_dir, schema.VOCAB_FILE)
+                binaries.run_module(
+                    "albert_tf.convert",
+                    *(f"--from=hf:{path}", f"--to=run:{folder}-run"),
+                    f"--vocab_model={vocab}",
+                )
+                path = f"{folder}-run"
+            binaries.run_module(
+                "albert_tf.probe",
+                *(f"--model={path}", "--suite=blimp"),
+                *(f"--data_dir={options.blimp_dir}", f"--output_dir={folder}-blimp"),
+                f"--pairs_per_paradigm={options.probe_pairs}",
+            )
+            results = files.read_json(os.path.join(f"{folder}-blimp", "results.json"))
+            found[name].append(results["overall"])
+    return found
 
 
 def _as_dict(saved: SavedModel | None) -> dict[str, Any] | None:
@@ -354,4 +411,7 @@ def table(results: dict[str, Any]) -> list[list[str]]:
         rows.append([f"{name}, MLM loss", *cells])
         cells = [f"{one['step']:,}" if one else "" for one in at_minutes]
         rows.append([f"{name}, steps", *cells])
+    for name, accuracies in results.get("blimp", {}).items():
+        cells = [f"{one['accuracy']:.1%}" if one else "" for one in accuracies]
+        rows.append([f"{name}, BLiMP", *cells])
     return rows

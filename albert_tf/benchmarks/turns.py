@@ -82,6 +82,8 @@ def run_in_turns(
     processes: Mapping[str, PausableProcess],
     turn_seconds: float,
     looks: Mapping[str, Callable[[], None]],
+    limit_seconds: float = float("inf"),
+    after_turn: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs processes to their ends, each for `turn_seconds` at a time.
 
@@ -89,13 +91,21 @@ def run_in_turns(
       processes: by name.
       turn_seconds: of one turn.
       looks: called a few times a second during the turns of a name.
+      limit_seconds: of a process in all its turns; then it has no more.
+      after_turn: called after each turn.
 
     Raises:
       rounds.Failure: one of them failed.
     """
     while True:
-        running = [name for name, one in processes.items() if not one.is_done]
+        running = [
+            name
+            for name, one in processes.items()
+            if not one.is_done and one.seconds < limit_seconds
+        ]
         if not running:
             return
         for name in running:
-            processes[name].run(turn_seconds, looks[name])
+            rest = limit_seconds - processes[name].seconds
+            processes[name].run(min(turn_seconds, rest), looks[name])
+            after_turn()

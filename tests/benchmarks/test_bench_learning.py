@@ -1,5 +1,6 @@
 """The comparison of learning curves: batches, turns and what counts at a minute."""
 
+import json
 import re
 import sys
 
@@ -97,6 +98,22 @@ def test_processes_compute_in_turns_never_at_once(tmp_path):
         assert 1.2 <= process.seconds
 
 
+def test_a_process_has_no_turn_after_the_limit(tmp_path):
+    processes = {
+        "long": _counter(tmp_path / "a", 10**6),
+        "short": _counter(tmp_path / "b", 5),
+    }
+    ended = []
+    looks = dict.fromkeys(processes, lambda: None)
+    turns.run_in_turns(
+        processes, 0.4, looks, 1.0, lambda: ended.append(processes["long"].seconds)
+    )
+    assert not processes["long"].is_done and processes["short"].is_done
+    assert 1.0 <= processes["long"].seconds < 2.0
+    assert len(ended) >= 3 and ended == sorted(ended)
+    processes["long"].close()
+
+
 def test_the_reason_of_a_failed_process_is_named(tmp_path):
     command = [sys.executable, "-c", "raise SystemExit('no records')"]
     process = turns.PausableProcess(command, str(tmp_path / "log"))
@@ -143,6 +160,50 @@ def test_the_table_leaves_out_what_was_not_saved_yet():
         ["albert_tf, steps", "1,000", "2"],
         ["transformers, MLM loss", "", "7.062"],
         ["transformers, steps", "", "30"],
+    ]
+
+
+def test_models_of_the_minutes_are_probed(monkeypatch, tmp_path):
+    calls = []
+
+    def run_module(module, *arguments):
+        calls.append((module, *arguments))
+        values = dict(one.removeprefix("--").split("=", 1) for one in arguments)
+        if module == "albert_tf.probe":
+            out = tmp_path / values["output_dir"]
+            out.mkdir()
+            accuracy = 0.5 + 0.01 * len(calls)
+            text = json.dumps({"overall": {"accuracy": accuracy}})
+            (out / "results.json").write_text(text)
+
+    monkeypatch.setattr(learning_curves.binaries, "run_module", run_module)
+    options = learning_curves.Options(
+        "records", str(tmp_path), (1.0, 2.0), (1e-3,), 1.0, 1.0, "blimp", 7
+    )
+    at_minutes = {
+        "albert_tf": [None, {"path": "ours/model.ckpt-9", "step": 9}],
+        "transformers": [{"path": "theirs/step-5", "step": 5}, None],
+    }
+    found = learning_curves._probe(at_minutes, options)
+    accuracies = {
+        name: [one and one["accuracy"] for one in of_minutes]
+        for name, of_minutes in found.items()
+    }
+    assert accuracies == {"albert_tf": [None, 0.51], "transformers": [0.53, None]}
+    assert [call[0].partition(".")[2] for call in calls] == [
+        "probe",
+        "convert",
+        "probe",
+    ]
+    assert "--model=ours/model.ckpt-9" in calls[0]
+    assert "--pairs_per_paradigm=7" in calls[0]
+    assert "--from=hf:theirs/step-5" in calls[1]
+    assert "--vocab_model=records/vocab.model" in calls[1]
+    assert calls[2][1].removeprefix("--model=") == calls[1][2].removeprefix("--to=run:")
+    minutes = {"minutes": [1, 2], "at_minutes": {}, "blimp": found}
+    assert learning_curves.table(minutes)[1:] == [
+        ["albert_tf, BLiMP", "", "51.0%"],
+        ["transformers, BLiMP", "53.0%", ""],
     ]
 
 
