@@ -120,6 +120,20 @@ def of_climbing_loss(
     return found + [*_initialization(config), *_batch(config)]
 
 
+def of_explosion(config: config_lib.Config, step: int) -> list[Cause]:
+    """Returns causes of a loss that rose suddenly or is not finite, likeliest first.
+
+    Args:
+      config: of the run, or of a stage.
+      step: the step that failed.
+    """
+    found = [*_rate(config), *_warmup(config, step), *_initialization(config)]
+    if not found:
+        rate = config.optimizer.learning_rate
+        found = [Cause(f"rate {rate:g} is too high by now", _set_rate(rate / 3))]
+    return [*found, *_batch(config)]
+
+
 def tokens_a_step(config: config_lib.Config) -> int:
     """Returns the number of tokens of a batch, padding included."""
     return config.train.batch_size * config.data.row.length

@@ -8,10 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.checkpoints import run_dir
+from albert_tf.core import config as config_lib
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import input_pipeline
 from albert_tf.devices import strategies
-from albert_tf.training import throughput
+from albert_tf.training import causes, throughput
 
 Outcome = dict[str, Any]
 
@@ -83,11 +84,17 @@ def complaint(outcome: Outcome) -> str:
 
 
 def failure(
-    step: int, outcome: Outcome, num_skipped: int, batch_path: str, good: str | None
+    config: config_lib.Config,
+    step: int,
+    outcome: Outcome,
+    num_skipped: int,
+    batch_path: str,
+    good: str | None,
 ) -> str:
     """Returns why a run ended at a step that failed.
 
     Args:
+      config: of the run, or of its stage.
       step: the step.
       outcome: of the loop.
       num_skipped: how many steps were skipped before.
@@ -95,9 +102,14 @@ def failure(
       good: the last checkpoint.
     """
     skipped = f", after {num_skipped} skipped steps" if num_skipped else ""
+    # What is usual in pre-training is not in fine-tuning.
+    advice = (
+        "A smaller optimizer.learning_rate or a longer warmup often helps"
+        if config.task.name
+        else causes.describe(causes.of_explosion(config, step))
+    )
     return (
         f"step {step} failed{skipped}: {complaint(outcome)}. Its batch is kept in "
-        f"{batch_path}; the last good checkpoint is {good}. A smaller "
-        "optimizer.learning_rate or a longer warmup often helps; "
+        f"{batch_path}; the last good checkpoint is {good}. {advice}; "
         "train.max_skipped_steps sets how many steps a run may skip"
     )

@@ -600,7 +600,9 @@ class Trainer:
         num_skipped = int(self.state.num_skipped) - 1
         good = tf.train.latest_checkpoint(self.model_dir)
         raise FloatingPointError(
-            stage_steps.failure(self.step, outcome, num_skipped, path, good)
+            stage_steps.failure(
+                self.stage.config, self.step, outcome, num_skipped, path, good
+            )
         )
 
     def _skip_step(self) -> dict[str, Any]:

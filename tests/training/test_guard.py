@@ -4,7 +4,7 @@ import pytest
 
 from albert_tf.core import config_io
 from albert_tf.data import schema
-from albert_tf.training import causes, guard
+from albert_tf.training import causes, guard, stage_steps
 
 ENTROPY = 6.0
 
@@ -128,6 +128,35 @@ def test_the_line_of_a_rate_ten_times_too_high():
         "optimizer.learning_rate=0.01, --set optimizer.warmup_steps=140, more steps "
         "(train.num_steps)"
     )
+
+
+def _failure(*overrides):
+    outcome = {"bad_loss": 9.5, "bad_norm": 3.0}
+    return stage_steps.failure(
+        _config(*overrides),
+        184,
+        outcome,
+        0,
+        "run/bad_batch-184.npz",
+        "run/model.ckpt-9",
+    )
+
+
+def test_a_loss_that_rose_names_its_causes_too():
+    assert _failure("optimizer.learning_rate=0.1", "optimizer.warmup_steps=0") == (
+        "step 184 failed: the loss rose to 9.5, by more than train.max_loss_rise. Its "
+        "batch is kept in run/bad_batch-184.npz; the last good checkpoint is "
+        "run/model.ckpt-9. Likely causes: rate 0.1 is 10 times the usual 0.01 of lamb "
+        "at hidden size 128, batch 64; no warmup. Try --set "
+        "optimizer.learning_rate=0.01, --set optimizer.warmup_steps=140; "
+        "train.max_skipped_steps sets how many steps a run may skip"
+    )
+    assert "rate 0.01 is too high by now. Try --set optimizer.learning_rate=0.003" in (
+        _failure("optimizer.warmup_steps=150")
+    )
+    # Usual rates are those of pre-training.
+    tuned = _failure("task.name=cola", "optimizer.learning_rate=0.1")
+    assert "Likely causes" not in tuned and "longer warmup often helps" in tuned
 
 
 @pytest.mark.parametrize(
