@@ -26,7 +26,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     rates = "Learning rates of PyTorch's AdamW; the best is taken."
     rate_minutes = "Minutes of the run with each learning rate."
     turn = "Seconds of each turn."
-    blimp = "BLiMP as published, to probe the models of these minutes with."
+    blimp = "Directory of BLiMP, to probe the models saved at --minutes; empty: none."
     pairs = "Pairs of each of its paradigms."
     flags.DEFINE_string("config", recipe, "A recipe or a config.json.", values)
     flags.DEFINE_multi_string(
@@ -75,6 +75,14 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             raise ValueError(
                 f"--output_dir must be new or empty; {output_dir} has files"
             )
+        if config.data.pack_sequences:
+            raise ValueError(
+                "data.pack_sequences must be 0, since transformers takes one sequence "
+                f"a row; received {config.data.pack_sequences}"
+            )
+        blimp_dir = flag_values.blimp_dir and os.path.abspath(flag_values.blimp_dir)
+        if blimp_dir and not files.is_folder(blimp_dir):
+            raise ValueError(f"--blimp_dir: there is no directory {blimp_dir}")
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
         from albert_tf.benchmarks import learning_curves, rounds
 
@@ -86,7 +94,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             rates=rates,
             rate_minutes=flag_values.rate_minutes,
             turn_seconds=flag_values.turn_seconds,
-            blimp_dir=flag_values.blimp_dir and os.path.abspath(flag_values.blimp_dir),
+            blimp_dir=blimp_dir,
             probe_pairs=flag_values.probe_pairs,
         )
         try:

@@ -25,8 +25,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     text = "Text files; the default is the demonstration's text."
     vocab = "Vocabulary; the default is to train one."
     lengths = "Lengths of sequences."
-    packings = "Values of data.pack_sequences, beside 0."
-    positions = "Positions of a batch, padding included."
+    packings = "Values of data.pack_sequences; 0 is always measured too."
+    positions = "Positions of a batch, padding included: whole rows of each kind."
     seconds = "Approximate seconds of one measurement."
     flags.DEFINE_string("config", recipe, "A recipe or a config.json.", values)
     flags.DEFINE_multi_string(
@@ -47,7 +47,7 @@ def _integers(values: flags.FlagValues, name: str) -> list[int]:
     found = getattr(values, name)
     if not found or not all(one.isdecimal() and int(one) > 0 for one in found):
         raise ValueError(f"--{name} must be numbers from 1 on; received {found}")
-    return [int(one) for one in found]
+    return sorted({int(one) for one in found})
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -57,6 +57,12 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         lengths, packings = (
             _integers(flag_values, name) for name in ("lengths", "packings")
         )
+        least = max(lengths) * max(packings)
+        if flag_values.positions % least:
+            raise ValueError(
+                "--positions must be a multiple of the longest row, "
+                f"{least}; received {flag_values.positions}"
+            )
         # Records are made for each length; a stage has its own.
         config = config_io.load(
             flag_values.config, ["train.stages=[]", *flag_values.set]

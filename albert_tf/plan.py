@@ -80,7 +80,7 @@ def _export(flag_values: flags.FlagValues) -> None:
     from albert_tf.planning import step_export
 
     step_export.export_step(config, global_batch, flag_values.export_step)
-    print(f"wrote the step of {global_batch} sequences to {flag_values.export_step}")
+    print(f"wrote the step of {global_batch} rows to {flag_values.export_step}")
 
 
 def _run(flag_values: flags.FlagValues) -> None:

@@ -9,6 +9,7 @@ import os
 import numpy as np
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import row_shapes
 from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
 
@@ -39,7 +40,7 @@ def write_training(
       output_dir: is created.
     """
     input_fn = input_pipeline.train_input_fn(data_dir, manifest, config)
-    _write(input_fn, num_batches, manifest, config, output_dir)
+    _write(input_fn, num_batches, manifest, output_dir)
 
 
 def write_heldout(
@@ -51,25 +52,20 @@ def write_heldout(
     masked tokens of weight 1.
     """
     input_fn, num_batches = input_pipeline.eval_input_fn(data_dir, manifest, config)
-    _write(input_fn, num_batches, manifest, config, output_dir)
+    _write(input_fn, num_batches, manifest, output_dir)
 
 
 def _write(
     input_fn: input_pipeline.InputFn,
     num_batches: int,
     manifest: schema.Manifest,
-    config: config_lib.Config,
     output_dir: str,
 ) -> None:
-    if manifest.is_packed:
-        raise ValueError(
-            "the records must not be packed, since other implementations take one "
-            f"sequence a row; data.pack_sequences is {config.data.pack_sequences}"
-        )
     os.makedirs(output_dir, exist_ok=True)
     one_device = strategies.create_strategy()
     batches = strategies.distribute_dataset(one_device, input_fn)
-    features = schema.model_features(config.data.row)
+    row = row_shapes.RowShape(manifest.seq_length, manifest.num_predictions)
+    features = schema.model_features(row)
     arrays: dict[str, np.memmap] = {}
     for number, batch in zip(range(num_batches), batches, strict=False):
         for name in features:

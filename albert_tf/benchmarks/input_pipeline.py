@@ -223,6 +223,8 @@ def record_settings(seq_length: int, masking: str, compression: str) -> list[str
         f"model.max_positions={max(seq_length, 128)}",
         f"data.masking={masking}",
         f"data.compression={compression}",
+        # The original's records hold one sequence.
+        "data.pack_sequences=0",
     ]
 
 

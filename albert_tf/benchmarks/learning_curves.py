@@ -141,41 +141,44 @@ def measure(config: config_lib.Config, options: Options) -> dict[str, Any]:
             process.close()
     found = results()
     if options.blimp_dir:
-        found["blimp"] = _probe(found["at_minutes"], options)
+        _probe(found, options)
     files.write_json(options.results_path, found)
     return found
 
 
-def _probe(
-    at_minutes: dict[str, list[dict[str, Any] | None]], options: Options
-) -> dict[str, list[dict[str, Any] | None]]:
-    """Returns the accuracy on BLiMP of each model, with its interval."""
-    found: dict[str, list[dict[str, Any] | None]] = {}
-    for name, models in at_minutes.items():
-        found[name] = []
+def _probe(results: dict[str, Any], options: Options) -> None:
+    """Adds the accuracies on BLiMP to the results, and writes them after each."""
+    accuracies: dict[str, list[dict[str, Any] | None]] = {}
+    results["blimp"] = accuracies
+    for name, models in results["at_minutes"].items():
+        accuracies[name] = []
+        by_step: dict[int, dict[str, Any]] = {}
         for model in models:
-            if model is None:
-                found[name].append(None)
-                continue
-            path = model["path"]
-            folder = os.path.join(options.output_dir, f"{name}-{model['step']}")
-            if name == THEIRS:
-                vocab = os.path.join(options.data_dir, schema.VOCAB_FILE)
-                binaries.run_module(
-                    "albert_tf.convert",
-                    *(f"--from=hf:{path}", f"--to=run:{folder}-run"),
-                    f"--vocab_model={vocab}",
-                )
-                path = f"{folder}-run"
-            binaries.run_module(
-                "albert_tf.probe",
-                *(f"--model={path}", "--suite=blimp"),
-                *(f"--data_dir={options.blimp_dir}", f"--output_dir={folder}-blimp"),
-                f"--pairs_per_paradigm={options.probe_pairs}",
-            )
-            results = files.read_json(os.path.join(f"{folder}-blimp", "results.json"))
-            found[name].append(results["overall"])
-    return found
+            if model and model["step"] not in by_step:
+                by_step[model["step"]] = _accuracy(name, model, options)
+            accuracies[name].append(by_step[model["step"]] if model else None)
+            files.write_json(options.results_path, results)
+
+
+def _accuracy(name: str, model: dict[str, Any], options: Options) -> dict[str, Any]:
+    """Returns the accuracy of a saved model on BLiMP, with its interval."""
+    path = model["path"]
+    folder = os.path.join(options.output_dir, f"{name}-{model['step']}")
+    if name == THEIRS:
+        vocab = os.path.join(options.data_dir, schema.VOCAB_FILE)
+        binaries.run_module(
+            "albert_tf.convert",
+            *(f"--from=hf:{path}", f"--to=run:{folder}-run"),
+            f"--vocab_model={vocab}",
+        )
+        path = f"{folder}-run"
+    binaries.run_module(
+        "albert_tf.probe",
+        *(f"--model={path}", "--suite=blimp"),
+        *(f"--data_dir={options.blimp_dir}", f"--output_dir={folder}-blimp"),
+        f"--pairs_per_paradigm={options.probe_pairs}",
+    )
+    return files.read_json(os.path.join(f"{folder}-blimp", "results.json"))["overall"]
 
 
 def _as_dict(saved: SavedModel | None) -> dict[str, Any] | None:

@@ -106,7 +106,7 @@ def recipes(
                 f"data.max_seq_length={length}",
                 f"model.max_positions={max(length, config.model.max_positions)}",
                 f"data.pack_sequences={packing}",
-                f"train.batch_size={max(1, positions // (length * max(1, packing)))}",
+                f"train.batch_size={positions // (length * max(1, packing))}",
             ],
         )
         for packing in (0, *packings)

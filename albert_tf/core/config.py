@@ -126,6 +126,7 @@ PAIR_LOSSES = ("sop", "nsp", "none")
 MASKINGS = ("static", "dynamic")
 NGRAM_DISTRIBUTIONS = ("shorter", "uniform", "longer")
 COMPRESSIONS = ("none", "gzip")
+_LONGEST_ROW = 65535
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +166,15 @@ class DataConfig(validation.Section, name="data"):
     min_shards: int = validation.at_least(1, default=8)
     shard_megabytes: int = validation.at_least(1, default=128)
     compression: str = validation.one_of(COMPRESSIONS, default="none")
+
+    def __post_init__(self):
+        super().__post_init__()
+        validation.require(
+            self.max_seq_length * self.pack_sequences <= _LONGEST_ROW,
+            "data.max_seq_length times data.pack_sequences must be at most "
+            f"{_LONGEST_ROW}",
+            (self.max_seq_length, self.pack_sequences),
+        )
 
     @property
     def num_predictions(self) -> int:
@@ -276,8 +286,9 @@ class StageConfig(validation.Section, name="train.stages"):
 class TrainConfig(validation.Section, name="train"):
     """The training loop: batches, steps, evaluation, checkpoints and compilation.
 
-    `batch_size` counts sequences over all devices. It is split into
-    `accumulation_steps` equal parts, which the model processes one after another.
+    `batch_size` counts rows over all devices: sequences, unless these are packed. It is
+    split into `accumulation_steps` equal parts, which the model processes one after
+    another.
     `steps_per_loop` steps run on the device before the host reads the metrics. A batch
     is made from `num_streams` streams of records: a multiple of the number of hosts, or
     0 for one per host. With the same number the batches are the same on any number of
@@ -288,7 +299,7 @@ class TrainConfig(validation.Section, name="train"):
     the records. `stages` divide the run into parts with other batches; their steps add
     up to `num_steps`. Without any, the run is one stage with the recipe's settings.
 
-    `eval_batch_size` counts sequences per device; `eval_batches` limits an evaluation;
+    `eval_batch_size` counts rows per device; `eval_batches` limits an evaluation;
     0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and
     the one with the best held-out `best_metric`: for a task the name of one of its
     metrics, or empty for the first of them. If the held-out loss shows that

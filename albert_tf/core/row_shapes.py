@@ -21,17 +21,14 @@ class RowShape(NamedTuple):
     num_predictions: int
     num_sequences: int = 0
 
-    @property
-    def num_read(self) -> int:
-        """Positions that the heads read: masked tokens, and first tokens."""
-        return self.num_predictions + max(1, self.num_sequences)
-
 
 def packed(
     max_seq_length: int, pack_sequences: int, masked_lm_rate: float, most_masked: int
 ) -> RowShape:
     """Returns the shape of rows that have room for `pack_sequences` full sequences.
 
+    Of shorter ones there may be twice as many, one for each 32 tokens, or 8: whichever
+    is most.
     Each sequence is masked as if it were alone, so that roundings of their numbers of
     masked tokens add up: each by up to half a token, or one if it is very short.
 
@@ -42,7 +39,9 @@ def packed(
       most_masked: most masked tokens of a sequence.
     """
     length = max_seq_length * pack_sequences
-    num_sequences = max(_LEAST_SEQUENCES, length // _TOKENS_PER_SEQUENCE)
+    num_sequences = max(
+        _LEAST_SEQUENCES, length // _TOKENS_PER_SEQUENCE, 2 * pack_sequences
+    )
     rounding = max(0.5, 1.0 - _SHORTEST * masked_lm_rate)
     num_masked = int(length * masked_lm_rate + num_sequences * rounding)
     return RowShape(length, min(num_masked, num_sequences * most_masked), num_sequences)

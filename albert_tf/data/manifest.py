@@ -83,7 +83,7 @@ def check_manifest(
             manifest.seq_length,
         ),
         (
-            "room for sequences of a row",
+            "number of full sequences that fit into a row",
             "data.pack_sequences",
             data.pack_sequences,
             of_records.get("pack_sequences", 0),  # older ones have no such setting
@@ -101,6 +101,11 @@ def check_manifest(
                 manifest.num_predictions,
             )
         )
+        if data.pack_sequences:  # it decides the shape of a row
+            rate = of_records["masked_lm_rate"]
+            rows.append(
+                ("masking rate", "data.masked_lm_rate", data.masked_lm_rate, rate)
+            )
     for what, key, configured, recorded in rows:
         key = (keys or {}).get(key, key)
         if configured != recorded:

@@ -38,6 +38,14 @@ def pack(features, counts, row: row_shapes.RowShape) -> dict[str, tf.Tensor]:
         tf.reduce_sum(tf.cast(is_masked, tf.int32), 1), row_of, tf.size(counts)
     )  # [B]
 
+    # What is more would be cut off.
+    for found, limit, what in (
+        (tf.cast(counts, tf.int32), row.num_sequences, "sequences"),
+        (num_tokens, row.length, "tokens"),
+        (num_masked, row.num_predictions, "masked tokens"),
+    ):
+        tf.debugging.assert_less_equal(found, limit, f"a row has too many {what}")
+
     def of_masked(values):
         """[T, P of a sequence] to [B, row.num_predictions]."""
         joined = tf.RaggedTensor.from_row_lengths(

@@ -84,9 +84,9 @@ def model_features(row: row_shapes.RowShape) -> dict[str, tuple]:
     """Returns dtype and shape, without the batch axis, of each input of the model.
 
     Rows of one sequence have `input_mask`, 1 at tokens and 0 at padding. Packed rows
-    have instead `sequence_numbers`, from 1 on and 0 at padding, `position_ids` within
-    each sequence, and `first_positions` of the sequences in the row; and a label for
-    each sequence, `NO_LABEL` where there is none.
+    have `sequence_numbers` instead, from 1 on and 0 at padding, `position_ids` within
+    each sequence, and `first_positions` of the sequences in the row. They have a label
+    for each sequence, `NO_LABEL` where there is none.
 
     Args:
       row: the shape.

@@ -159,7 +159,7 @@ def draw_batch(step: exported_step.ExportedStep, seed: int) -> dict[str, np.ndar
         return generator.integers(_FIRST_WORD_ID, vocab_size, shapes[name])
 
     order = generator.permuted(np.tile(np.arange(length), (batch_size, 1)), axis=1)
-    # A packed row has several full sequences, another one.
+    # A packed row has several full sequences; otherwise a row is one.
     sequence, place = np.divmod(
         np.arange(length), step.config["data"]["max_seq_length"]
     )

@@ -40,7 +40,7 @@ def export_step(config: config_lib.Config, global_batch: int, folder: str) -> No
 
     Args:
       config: a recipe for pre-training.
-      global_batch: number of sequences.
+      global_batch: number of rows.
       folder: the directory.
 
     Raises:
@@ -54,12 +54,12 @@ def export_step(config: config_lib.Config, global_batch: int, folder: str) -> No
 def make_trainer(config: config_lib.Config, global_batch: int) -> trainer_lib.Trainer:
     """Returns a trainer that computes as on an accelerator."""
     stages = [stage.config.data for stage in stages_lib.split(config)]
-    longest = max(stages, key=lambda data: data.max_seq_length)
+    longest = max(stages, key=lambda data: (data.row.length, data.max_seq_length))
     settings = (
         f"train.batch_size={global_batch}",
         # What "auto" is there.
         "train.jit_compile=on",
-        # One step is exported: of stages, with the longest sequences.
+        # One step is exported: of stages, with the longest rows.
         "train.stages=[]",
         f"data.max_seq_length={longest.max_seq_length}",
         f"data.pack_sequences={longest.pack_sequences}",

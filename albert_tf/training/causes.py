@@ -102,8 +102,8 @@ def of_climbing_loss(
       first_step: at which the stage or the branch begins.
     """
     found = []
-    num_sequences = (step - first_step) * config.train.batch_size
-    passes = num_sequences / manifest.splits[schema.TRAIN].num_records
+    num_rows = (step - first_step) * config.train.batch_size
+    passes = num_rows / manifest.splits[schema.TRAIN].num_records
     gap = _gap(rows)
     if passes > _MOST_PASSES and gap > _OVERFITTED:
         found.append(
@@ -127,10 +127,17 @@ def of_explosion(config: config_lib.Config, step: int) -> list[Cause]:
       config: of the run, or of a stage.
       step: the step that failed.
     """
-    found = [*_rate(config), *_warmup(config, step), *_initialization(config)]
+    found = []
+    rate, warmup = config.optimizer.learning_rate, config.optimizer.warmup_steps
+    if rate > usual_rate(config):
+        found += _rate(config)
+    if warmup <= step:
+        found += [cause for cause in _warmup(config, step) if warmup < _WARMUP_STEPS]
+    if config.model.initializer_range > _MOST_INITIAL:
+        found += _initialization(config)
     if not found:
-        rate = config.optimizer.learning_rate
-        found = [Cause(f"rate {rate:g} is too high by now", _set_rate(rate / 3))]
+        text = "already in warmup" if step < warmup else "by now"
+        found = [Cause(f"rate {rate:g} is too high {text}", _set_rate(rate / 3))]
     return [*found, *_batch(config)]
 
 
@@ -218,7 +225,7 @@ def _length(config: config_lib.Config) -> list[Cause]:
 
 
 def _batch(config: config_lib.Config) -> list[Cause]:
-    length, tokens = config.data.max_seq_length, tokens_a_step(config)
+    length, tokens = config.data.row.length, tokens_a_step(config)
     if tokens >= _SMALL_BATCH_TOKENS:
         return []
     text = f"only {tokens} tokens a step, so that gradients are noisy"
@@ -235,7 +242,7 @@ def _labelled_pairs(
     share = 1.0 - labels.get(str(schema.NO_LABEL), 0) / total
     if share >= _LABELLED_SHARE:
         return []
-    text = f"only {share:.1%} of the records are pairs with a label"
+    text = f"only {share:.1%} of the sequences are pairs with a label"
     return [Cause(text, "records with --set data.pair_loss=none")]
 
 

@@ -27,8 +27,14 @@ def heading(example: sample_lib.Example, label_words: Sequence[str]) -> str:
     elif label_words:
         label = f"{label_words[example.label]}; "
         lengths += f" (A {segment - 2}, B {num_tokens - segment - 1})"
-    place = f"record {example.number} ({example.place.shard}, {example.place.record})"
-    return f"{place}: {label}{lengths}, {len(example.positions)} masked"
+    # Of a packed record there are several.
+    name = (
+        f"sequence {example.number}"
+        if example.place.is_packed
+        else (f"record {example.number}")
+    )
+    where = f"{example.place.shard}, {example.place.record}"
+    return f"{name} ({where}): {label}{lengths}, {len(example.positions)} masked"
 
 
 def format_segment(segment: Sequence[sample_lib.Part], has_masks: bool = True) -> str:

@@ -175,6 +175,7 @@ def _plan(
             "text": dataclasses.asdict(settings.text),
             "data": dataclasses.asdict(settings.data),
             "number of predictions": settings.data.num_predictions,
+            "row": list(settings.data.row),
             "vocabulary": hashlib.sha256(settings.vocab_model).hexdigest(),
             "evaluation set": evaluation.digest if evaluation else "",
             "output directory": output,

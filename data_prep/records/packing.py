@@ -1,14 +1,16 @@
 """Packed rows: which records share one.
 
-A record has a place in the first row that it fits best, in the order of the shard,
-which is random; so neither its label nor its text decides, but its length alone. The
-rows are in the order of their first records, and so are random too.
+Records are placed in the order of the shard, which is random: each in the fullest row
+that has room for it. Only its length decides. The last rows are emptier, so the rows
+are ordered by the lower half of the key of their first record, which is as random.
 """
 
 import numpy as np
 
 from albert_tf.core import numba_cache, row_shapes
 from data_prep.records import example_builder, example_proto
+
+_LOWER_HALF = np.uint64((1 << 32) - 1)
 
 
 def pack(
@@ -27,8 +29,14 @@ def pack(
     starts = np.append(0, batch.ends[:-1])
     lengths = example_proto.num_tokens(batch.data, starts, batch.ends, id_bytes)
     row_of, num_rows = assign(lengths, row.length, row.num_sequences)
+    _, first = np.unique(row_of, return_index=True)
+    rank = np.empty(num_rows, np.int64)
+    rank[np.argsort(batch.keys[first] & _LOWER_HALF, kind="stable")] = np.arange(
+        num_rows
+    )
+    row_of = rank[row_of]
     order = np.argsort(row_of, kind="stable")
-    row_ends = np.cumsum(np.bincount(row_of, minlength=num_rows))
+    row_ends = np.cumsum(np.bincount(row_of))
     return example_proto.put_rows(batch.data, starts, batch.ends, order, row_ends)
 
 

@@ -66,10 +66,17 @@ def sequences_of(serialized: bytes, is_packed: bool) -> list[bytes]:
 
 
 class Place(NamedTuple):
-    """Where a sequence is: the name of a shard, and the record's index in it from 0."""
+    """Where a sequence is.
+
+    Attributes:
+      shard: the name of the file.
+      record: the index of its record there, from 0.
+      is_packed: whether other sequences may share the record.
+    """
 
     shard: str
     record: int
+    is_packed: bool = False
 
 
 def iter_records(
@@ -85,7 +92,7 @@ def iter_records(
             for number, record in enumerate(records):
                 for serialized in sequences_of(record.numpy(), manifest.is_packed):
                     values = parse_record(serialized, masking, vocab_size)
-                    yield Place(shard.name, number), values
+                    yield Place(shard.name, number, manifest.is_packed), values
         except tf.errors.OpError as error:
             raise ValueError(
                 f"{path} cannot be read; run `python -m data_prep.verify {data_dir}` "

@@ -181,15 +181,21 @@ def test_models_of_the_minutes_are_probed(monkeypatch, tmp_path):
         "records", str(tmp_path), (1.0, 2.0), (1e-3,), 1.0, 1.0, "blimp", 7
     )
     at_minutes = {
-        "albert_tf": [None, {"path": "ours/model.ckpt-9", "step": 9}],
-        "transformers": [{"path": "theirs/step-5", "step": 5}, None],
+        # The newest at two of the minutes.
+        "albert_tf": [None, *[{"path": "ours/model.ckpt-9", "step": 9}] * 2],
+        "transformers": [{"path": "theirs/step-5", "step": 5}, None, None],
     }
-    found = learning_curves._probe(at_minutes, options)
+    results = {"minutes": [1, 2, 3], "at_minutes": at_minutes}
+    learning_curves._probe(results, options)
     accuracies = {
         name: [one and one["accuracy"] for one in of_minutes]
-        for name, of_minutes in found.items()
+        for name, of_minutes in results["blimp"].items()
     }
-    assert accuracies == {"albert_tf": [None, 0.51], "transformers": [0.53, None]}
+    assert accuracies == {
+        "albert_tf": [None, 0.51, 0.51],
+        "transformers": [0.53, None, None],
+    }
+    assert json.loads((tmp_path / "results.json").read_text()) == results
     assert [call[0].partition(".")[2] for call in calls] == [
         "probe",
         "convert",
@@ -200,10 +206,10 @@ def test_models_of_the_minutes_are_probed(monkeypatch, tmp_path):
     assert "--from=hf:theirs/step-5" in calls[1]
     assert "--vocab_model=records/vocab.model" in calls[1]
     assert calls[2][1].removeprefix("--model=") == calls[1][2].removeprefix("--to=run:")
-    minutes = {"minutes": [1, 2], "at_minutes": {}, "blimp": found}
-    assert learning_curves.table(minutes)[1:] == [
-        ["albert_tf, BLiMP", "", "51.0%"],
-        ["transformers, BLiMP", "53.0%", ""],
+    table = learning_curves.table(results | {"at_minutes": {}})
+    assert table[1:] == [
+        ["albert_tf, BLiMP", "", "51.0%", "51.0%"],
+        ["transformers, BLiMP", "53.0%", "", ""],
     ]
 
 
@@ -213,6 +219,8 @@ def test_models_of_the_minutes_are_probed(monkeypatch, tmp_path):
         (["--minutes=5,-1"], r"--minutes must be numbers above 0; received"),
         (["--rates=fast"], r"--rates must be numbers: .*'fast'"),
         (["--data_dir=absent"], r"there is no absent/manifest.json"),
+        (["--blimp_dir=absent"], r"--blimp_dir: there is no directory .*absent"),
+        (["--set=data.pack_sequences=2"], r"data.pack_sequences must be 0"),
     ],
 )
 def test_wrong_flags_are_named(capsys, records, tmp_path, arguments, message):

@@ -15,8 +15,8 @@ def test_a_batch_has_as_many_positions_packed_or_not():
     shapes = [(one.train.batch_size, one.data.row.length) for one in recipes]
     assert shapes == [(16, 64), (16, 64), (4, 256)]
     assert [one.data.pack_sequences for one in recipes] == [0, 1, 4]
-    [one, _] = packing_benchmark.recipes(config.Config(), 1024, [1], 10)
-    assert (one.train.batch_size, one.model.max_positions) == (1, 1024)
+    [one, _] = packing_benchmark.recipes(config.Config(), 1024, [1], 2048)
+    assert (one.train.batch_size, one.model.max_positions) == (2, 1024)
 
 
 @pytest.mark.slow
@@ -61,6 +61,9 @@ def test_tokens_without_padding_are_counted(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("flag", ["--lengths=a", "--packings=0"])
 def test_wrong_flags_are_refused(capsys, flag):
+    assert "a multiple of the longest row, 2048; received 1000" in (
+        binaries.error_of(capsys, bench_packing, "--positions=1000")
+    )
     name = flag.partition("=")[0]
     error = binaries.error_of(capsys, bench_packing, flag)
     assert f"{name} must be numbers from 1 on" in error

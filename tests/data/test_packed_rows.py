@@ -7,6 +7,7 @@ import tensorflow as tf
 from albert_tf.core import config_io, row_shapes
 from albert_tf.data import input_pipeline, packed_rows, record_parser, schema
 from albert_tf.data import manifest as manifest_lib
+from data_prep.records import reader
 from tests.support import small_run
 
 PACKED = "data.pack_sequences=2"
@@ -41,6 +42,27 @@ def test_each_feature_is_at_its_place():
     assert [values.dtype for values in found.values()] == [
         tf.float32 if name == "masked_lm_weights" else tf.int32 for name in found
     ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "what"),
+    [((8, 4, 1), "sequences"), ((6, 4, 3), "tokens"), ((8, 2, 3), "masked tokens")],
+)
+def test_what_does_not_fit_a_row_is_an_error(shape, what):
+    features = {
+        "input_ids": [[2, 11, 12, 3], [2, 21, 3, 0]],
+        "input_mask": [[1, 1, 1, 1], [1, 1, 1, 0]],
+        "segment_ids": [[0, 0, 0, 0], [0, 0, 0, 0]],
+        "masked_lm_positions": [[1, 2], [1, 0]],
+        "masked_lm_ids": [[71, 72], [73, 0]],
+        "masked_lm_weights": [[1.0, 1.0], [1.0, 0.0]],
+        "next_sentence_labels": [-1, -1],
+    }
+    features = {name: tf.constant(values) for name, values in features.items()}
+    row = row_shapes.RowShape(*shape)
+    pack = tf.function(lambda: packed_rows.pack(features, tf.constant([2]), row))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"too many {what}"):
+        pack()
 
 
 @pytest.fixture(scope="module", params=["static", "dynamic"])
@@ -127,6 +149,15 @@ def test_masks_of_a_packed_row_are_drawn_for_each_sequence(folders):
     found = parser.parse(tf.constant([record] * 3), tf.constant(keys, tf.int64))
     ids = found["input_ids"].numpy()
     assert (ids[0] == ids[2]).all() and (ids[0] != ids[1]).any()
+    # Nor are the masks of two sequences of a row the same.
+    longest = max(reader.sequences_of(record, True), key=len)
+    twice = tf.train.Example()
+    twice.features.feature["sequences"].bytes_list.value.extend([longest, longest])
+    found = parser.parse(
+        tf.constant([twice.SerializeToString()]), tf.constant([[1, 5, 0]], tf.int64)
+    )
+    numbers, ids = (found[n].numpy()[0] for n in ("sequence_numbers", "input_ids"))
+    assert (ids[numbers == 1] != ids[numbers == 2]).any()
 
 
 def test_an_evaluation_of_packed_records_may_have_an_empty_batch(folders):
@@ -146,6 +177,12 @@ def test_records_and_settings_must_be_packed_alike(folders):
     manifest = manifest_lib.read_manifest(str(packed))
     with pytest.raises(ValueError, match="pass --set data.pack_sequences=2"):
         manifest_lib.check_manifest(str(packed), manifest, plain_config)
+    other = config_io.override(packed_config, ["data.masked_lm_rate=0.16"])
+    if other.data.masking == "static":
+        with pytest.raises(ValueError, match="pass --set data.masked_lm_rate=0.15"):
+            manifest_lib.check_manifest(str(packed), manifest, other)
+    else:
+        manifest_lib.check_manifest(str(packed), manifest, other)
     manifest = manifest_lib.read_manifest(str(plain))
     with pytest.raises(ValueError, match="pass --set data.pack_sequences=0"):
         manifest_lib.check_manifest(str(plain), manifest, packed_config)

@@ -238,4 +238,6 @@ def test_the_step_of_packed_rows_has_their_features():
     }
     # Which sequences see one another is compared within the program; its only layer is
     # applied where the heads read it.
-    assert f"tensor<{BATCH_SIZE}x1x{packed.data.row.num_read}x48xi1>" in program
+    row = packed.data.row
+    num_read = row.num_sequences + row.num_predictions
+    assert f"tensor<{BATCH_SIZE}x1x{num_read}x48xi1>" in program

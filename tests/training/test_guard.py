@@ -154,6 +154,11 @@ def test_a_loss_that_rose_names_its_causes_too():
     assert "rate 0.01 is too high by now. Try --set optimizer.learning_rate=0.003" in (
         _failure("optimizer.warmup_steps=150")
     )
+    # Nothing is advised that makes it worse.
+    early = _failure("optimizer.warmup_steps=1000", "optimizer.learning_rate=1e-4")
+    assert "Likely causes: rate 0.0001 is too high already in warmup. Try" in early
+    small = _failure("model.initializer_range=0.001", "optimizer.warmup_steps=150")
+    assert "initial weights" not in small
     # Usual rates are those of pre-training.
     tuned = _failure("task.name=cola", "optimizer.learning_rate=0.1")
     assert "Likely causes" not in tuned and "longer warmup often helps" in tuned
@@ -185,7 +190,7 @@ def test_the_settings_that_stand_out_are_named(overrides, cause):
 def test_few_labelled_pairs_are_named_unless_there_is_no_pair_loss():
     manifest = _manifest(unlabelled=9900)
     texts = [c.text for c in causes.of_stuck_loss(_config(), manifest, 1200)]
-    assert "only 1.0% of the records are pairs with a label" in texts
+    assert "only 1.0% of the sequences are pairs with a label" in texts
     config = _config("data.pair_loss=none")
     texts = [c.text for c in causes.of_stuck_loss(config, manifest, 1200)]
     assert not any("pairs" in text for text in texts)

@@ -33,6 +33,24 @@ def test_rows_are_numbered_in_the_order_of_their_first_sequences():
     assert tokens.sum() / (num_rows * 128) > 0.99
 
 
+def test_the_last_rows_are_not_the_emptiest():
+    """Rows that are still open at the end would otherwise be read last."""
+    rng = np.random.default_rng(9)
+    widths = rng.integers(20, 32, 6000).tolist()
+    records = _records(widths, 2)
+    batch = example_builder.RecordBatch(
+        np.frombuffer(b"".join(records), np.uint8),
+        np.cumsum([len(record) for record in records]),
+        np.sort(rng.integers(0, 1 << 63, 6000).astype(np.uint64)),
+        np.zeros(6000, np.int32),
+    )
+    data, ends = packing.pack(batch, 2, row_shapes.RowShape(128, 20, 8))
+    sizes = np.diff(ends, prepend=0)
+    # The emptiest tenth of the rows is spread over all of them.
+    places = np.argsort(sizes)[: len(sizes) // 10] / len(sizes)
+    assert abs(places.mean() - 0.5) < 0.1
+
+
 def _records(widths, id_bytes):
     """Records of some numbers of tokens, without masks, and their bytes."""
     found = []
@@ -54,12 +72,13 @@ def test_packed_records_are_the_bytes_of_protobuf(id_bytes):
     batch = example_builder.RecordBatch(
         np.frombuffer(b"".join(records), np.uint8),
         np.cumsum([len(record) for record in records]),
-        np.arange(6, dtype=np.uint64),
+        # The rows are ordered by the lower halves of these.
+        np.array([9, 0, 1 << 40, 0, 0, 5], np.uint64),
         np.zeros(6, np.int32),
     )
     data, ends = packing.pack(batch, id_bytes, row_shapes.RowShape(128, 20, 8))
-    # 60 + 5, 70 + 3 + 50, 128
-    expected = [[0, 1], [2, 3, 4], [5]]
+    # 70 + 3 + 50, 128, 60 + 5
+    expected = [[2, 3, 4], [5], [0, 1]]
     assert len(ends) == 3
     for row, start, end in zip(expected, [0, *ends[:-1]], ends, strict=True):
         example = tf.train.Example()
