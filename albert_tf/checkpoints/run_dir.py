@@ -194,7 +194,7 @@ def order_changes(
 
 def _of_order(config: config_lib.Config) -> dict[str, tuple[str, ...]]:
     of_masks = _OF_MASKS if config.data.masking == "dynamic" else ()
-    return {"train": _OF_DATA_ORDER, "data": of_masks}
+    return {"train": _OF_DATA_ORDER, "data": ("pack_sequences", *of_masks)}
 
 
 def _compare_stages(

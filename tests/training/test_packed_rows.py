@@ -156,6 +156,10 @@ def test_a_run_of_packed_rows_learns_and_resumes_exactly(data_dir, tmp_path):
         'model_checkpoint_path: "model.ckpt-24"\n'
     )
     assert _train(data_dir, tmp_path / "again", *last) == whole
+    # Nor may its rows become others on the way.
+    plain = small_run.write_records(tmp_path / "plain", PACKED[1])
+    with pytest.raises(ValueError, match="data.pack_sequences was 2 and is 0"):
+        _train(plain, tmp_path / "again", *last, "data.pack_sequences=0")
 
 
 @pytest.mark.slow
