@@ -177,6 +177,11 @@ def _overview(counts: Counts, tokenizer: tokenizer_lib.Tokenizer) -> Table:
     unknown = int(sample.tokens[tokenizer.unk_id])
     mean_length = sample.num_tokens / sample.num_records
     is_all = sample.num_records == split.num_sequences
+    notes = []
+    if not is_all:
+        notes.append("Records are in random order: the first are a fair sample.")
+    if packed:
+        notes.append("In the other tables a record is one sequence of a packed one.")
     return Table(
         f"Records of {counts.split}",
         ("", ""),
@@ -193,7 +198,7 @@ def _overview(counts: Counts, tokenizer: tokenizer_lib.Tokenizer) -> Table:
             ("padding", _share(padding)),
             ("unknown pieces", f"{unknown:,} ({_share(unknown / sample.num_tokens)})"),
         ],
-        "" if is_all else "Records are in random order: the first are a fair sample.",
+        " ".join(notes),
     )
 
 
