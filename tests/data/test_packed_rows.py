@@ -137,10 +137,9 @@ def test_packed_records_hold_the_same_sequences(folders):
     assert one == other
 
 
+@pytest.mark.parametrize("folders", ["dynamic"], indirect=True)
 def test_masks_of_a_packed_row_are_drawn_for_each_sequence(folders):
     _, (packed, config) = folders
-    if config.data.masking == "static":
-        pytest.skip("static masks are drawn when the records are made")
     manifest = manifest_lib.read_manifest(str(packed))
     parser = record_parser.Parser(manifest, config.data)
     path = packed / manifest.splits[schema.TRAIN].shards[0].name
