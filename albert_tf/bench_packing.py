@@ -57,11 +57,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         lengths, packings = (
             _integers(flag_values, name) for name in ("lengths", "packings")
         )
-        least = max(lengths) * max(packings)
-        if flag_values.positions % least:
+        rows = [length * packing for length in lengths for packing in (1, *packings)]
+        if broken := [one for one in rows if flag_values.positions % one]:
             raise ValueError(
-                "--positions must be a multiple of the longest row, "
-                f"{least}; received {flag_values.positions}"
+                f"--positions must be a multiple of each row, such as {max(broken)}; "
+                f"received {flag_values.positions}"
             )
         # Records are made for each length; a stage has its own.
         config = config_io.load(
@@ -85,8 +85,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 flag_values.turn_seconds,
             )
         ]
-        rows = [packing_benchmark.HEADER, *map(packing_benchmark.to_row, found)]
-        print("\n".join(text_table.align(rows)))
+        lines = [packing_benchmark.HEADER, *map(packing_benchmark.to_row, found)]
+        print("\n".join(text_table.align(lines)))
         print(f"load after {os.getloadavg()[0]:.1f}")
         if flag_values.json:
             text = json.dumps([one._asdict() for one in found], indent=1)

@@ -29,6 +29,7 @@ def packed(
 
     Of shorter ones there may be twice as many, one for each 32 tokens, or 8: whichever
     is most.
+
     Each sequence is masked as if it were alone, so that roundings of their numbers of
     masked tokens add up: each by up to half a token, or one if it is very short.
 

@@ -61,7 +61,7 @@ def test_tokens_without_padding_are_counted(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("flag", ["--lengths=a", "--packings=0"])
 def test_wrong_flags_are_refused(capsys, flag):
-    assert "a multiple of the longest row, 2048; received 1000" in (
+    assert "a multiple of each row, such as 2048; received 1000" in (
         binaries.error_of(capsys, bench_packing, "--positions=1000")
     )
     name = flag.partition("=")[0]
