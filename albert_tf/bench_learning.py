@@ -5,6 +5,8 @@ r"""Held-out loss over wall time, beside transformers on PyTorch, on this machin
 
 Both train a model of the same sizes on the same batches, in turns, for the last of the
 minutes each; before that PyTorch's fastest form and its best learning rate are found.
+To use the machine in between, make a file OUTPUT_DIR/hold: no turn begins until it is
+removed.
 PyTorch is installed into an environment below build/ by the first run.
 """
 
@@ -13,8 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.benchmarks import binaries
-from albert_tf.core import cli, config_io, files, text_table
+from albert_tf.core import binaries, cli, config_io, files, text_table
 from albert_tf.data import schema
 
 

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.benchmarks import binaries
-from albert_tf.core import cli, config_io, files, text_table
+from albert_tf.core import binaries, cli, config_io, files, text_table
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.benchmarks import binaries
-from albert_tf.core import cli, config_io, files
+from albert_tf.core import binaries, cli, config_io, files
 from albert_tf.core import config as config_lib
 from albert_tf.probing import settings
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.benchmarks import binaries, figures
-from albert_tf.core import cli, config_io, files
+from albert_tf.benchmarks import figures
+from albert_tf.core import binaries, cli, config_io, files
 from albert_tf.data import schema
 
 PARTS = ("steps", "average", "checkpoint", "start", "position", "input")

@@ -7,7 +7,8 @@ Both train a model of the same sizes on the same batches, in turns on one machin
 2. PyTorch trains with several learning rates for some minutes each; the best is taken.
 3. Both train for the last of the minutes to report, in turns, and save regularly. At
    each of the minutes the newest saved model counts. The results are written after each
-   turn, so that those of a comparison that was ended are kept.
+   turn, so that those of a comparison that was ended are kept. While there is a file
+   `hold` beside the results, no turn begins.
 4. Grammar is probed with the models of these minutes, if a suite is given.
 """
 
@@ -17,13 +18,14 @@ import os
 import pathlib
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
-from albert_tf.benchmarks import batch_files, binaries, runner, turns
+from albert_tf.benchmarks import batch_files, runner, turns
 from albert_tf.checkpoints import checkpoint_files
+from albert_tf.core import binaries, config_io, files
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from albert_tf.training import metrics_log
@@ -34,6 +36,7 @@ _NUM_CALIBRATION_STEPS = 60
 _PLANNED_SHARE = 0.95
 _WARMUP_SHARE = 0.05
 _NUM_SAVES = 60
+_HOLD_POLL_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +67,11 @@ class Options:
     def results_path(self) -> str:
         """The file of the results."""
         return os.path.join(self.output_dir, "results.json")
+
+    @property
+    def hold_path(self) -> str:
+        """While this file exists, no turn begins."""
+        return os.path.join(self.output_dir, "hold")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,14 +136,13 @@ def measure(config: config_lib.Config, options: Options) -> dict[str, Any]:
             },
         }
 
+    def after_turn() -> None:
+        files.write_json(options.results_path, results())
+        while os.path.exists(options.hold_path):
+            time.sleep(_HOLD_POLL_SECONDS)
+
     try:
-        turns.run_in_turns(
-            processes,
-            options.turn_seconds,
-            looks,
-            seconds,
-            lambda: files.write_json(options.results_path, results()),
-        )
+        turns.run_in_turns(processes, options.turn_seconds, looks, seconds, after_turn)
     finally:
         for process in processes.values():
             process.close()
@@ -222,10 +229,7 @@ class _OurRun:
         count = 4 * config.train.steps_per_loop
         process = self._start(model_dir, count, count)
         _run_alone(process)
-        rows = metrics_log.read_metrics(model_dir)
-        first, *_, last = [row for row in rows if row["split"] == schema.TRAIN]
-        seconds, num_steps = (last[key] - first[key] for key in ("seconds", "step"))
-        self._step_seconds = seconds / num_steps
+        self._step_seconds = metrics_log.step_seconds(model_dir)
         self._start_seconds = process.seconds - count * self._step_seconds
         self.plan: Plan = {"step_seconds": self._step_seconds}
 

@@ -8,9 +8,8 @@ import hashlib
 import json
 import os
 
-from albert_tf.benchmarks import binaries
+from albert_tf.core import binaries, config_io, files
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
 from albert_tf.data import schema
 
 

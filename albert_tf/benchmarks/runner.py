@@ -17,7 +17,8 @@ import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from albert_tf.benchmarks import binaries, model_cases, rounds
+from albert_tf.benchmarks import model_cases, rounds
+from albert_tf.core import binaries
 
 _SECONDS_TO_END = 30
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from albert_tf.benchmarks import binaries, matmul_probe, model_cases, results, runner
+from albert_tf.benchmarks import matmul_probe, model_cases, results, runner
+from albert_tf.core import binaries, config_io
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io
 from albert_tf.data import schema
 from albert_tf.interchange import native, portable, weight_map, weight_names
 

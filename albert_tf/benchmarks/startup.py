@@ -8,10 +8,10 @@ import subprocess
 import time
 from typing import Any
 
-from albert_tf.benchmarks import binaries, figures, setup, startup_trace
+from albert_tf.benchmarks import figures, setup, startup_trace
 from albert_tf.checkpoints import run_dir
+from albert_tf.core import binaries, config_io
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io
 from albert_tf.data import schema, sources
 from albert_tf.training import metrics_log
 from albert_tf.training import trainer as trainer_lib

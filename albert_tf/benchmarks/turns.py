@@ -6,7 +6,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from albert_tf.benchmarks import binaries, rounds
+from albert_tf.benchmarks import rounds
+from albert_tf.core import binaries
 
 _POLL_SECONDS = 0.2
 

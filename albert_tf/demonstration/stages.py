@@ -5,14 +5,13 @@ import hashlib
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from albert_tf.core import binaries, files
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
 
 RECORDS, RUN, ANSWERS = "records", "run", "answers.jsonl"
 MASKED_TEXTS = (
@@ -151,24 +150,22 @@ def run_stage(stage: Stage) -> None:
 
     Raises:
       ValueError: it failed.
+      SystemExit: it was asked to end, with its exit code.
     """
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    # TensorFlow's messages about missing GPUs would hide the progress.
-    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    command = [sys.executable, "-m", *stage.command]
     if stage.name != "answers":
-        result = subprocess.run(command, env=environment, check=False)
-    else:
-        result = subprocess.run(
-            command, env=environment, check=False, stdout=subprocess.PIPE
-        )
-        if result.returncode == 0:
-            with open(stage.output, "wb") as file:
-                file.write(result.stdout)
-    if result.returncode:
+        _check(stage, binaries.run_attached(*stage.command))
+        return
+    with files.open_complete(stage.output) as file:
+        _check(stage, binaries.run_attached(*stage.command, stdout=file))
+
+
+def _check(stage: Stage, code: int) -> None:
+    if code in binaries.RESUMABLE:
+        raise SystemExit(max(code, os.EX_TEMPFAIL))
+    if code:
         raise ValueError(
-            f"the stage {stage.name} ended with code {result.returncode}; its output "
-            "is above. The same command resumes here"
+            f"the stage {stage.name} ended with code {code}; its output is above. The "
+            "same command resumes here"
         )
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tqdm
 
 from albert_tf.core import failures, files
+from albert_tf.data import schema
 from albert_tf.training import pauses
 
 METRICS_FILE = "metrics.jsonl"
@@ -30,6 +31,16 @@ def read_metrics(model_dir: str) -> list[dict]:
     # A process that was killed may have left part of a line.
     whole = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in whole.splitlines() if line]
+
+
+def step_seconds(model_dir: str) -> float:
+    """Returns the mean seconds of a step of a run, without its first row's.
+
+    These include what was compiled.
+    """
+    rows = [row for row in read_metrics(model_dir) if row["split"] == schema.TRAIN]
+    first, *_, last = rows
+    return (last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
 
 
 def check_new(model_dir: str, first_step: int = 0) -> None:

@@ -140,6 +140,36 @@ def train(
             )
 
 
+def evaluate(
+    config: config_lib.Config, data_dir: str, model_dir: str
+) -> dict[str, float]:
+    """Evaluates the newest checkpoint of a run on held-out records.
+
+    Args:
+      config: of the run, with settings of `data` that fit the records.
+      data_dir: records and manifest, or the directories of `train.records`; they may
+        be others than those of the run.
+      model_dir: the run.
+
+    Returns:
+      The metrics by name; those of the pair are of what the records have.
+
+    Raises:
+      ValueError: there is no checkpoint, nothing was held out, or records and
+        configuration do not fit together.
+    """
+    run = sources.read(data_dir, config)
+    trainer = make_trainer(config, model_dir)
+    trainer.restore()
+    evaluation = _held_out_evaluation(trainer, run)
+    if trainer.restored_step is None:
+        raise ValueError(f"{model_dir} must have a checkpoint; it has none")
+    if evaluation is None:
+        raise ValueError(f"the records of {data_dir} have none that are held out")
+    with trainer.eval_weights():
+        return evaluation.evaluate() or {}
+
+
 def make_trainer(
     config: config_lib.Config,
     model_dir: str = "",

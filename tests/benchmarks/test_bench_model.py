@@ -12,7 +12,6 @@ import sys
 import pytest
 
 from albert_tf import bench_model
-from albert_tf.benchmarks import binaries as binaries_lib
 from albert_tf.benchmarks import (
     matmul_probe,
     model_cases,
@@ -21,6 +20,7 @@ from albert_tf.benchmarks import (
     runner,
     step_server,
 )
+from albert_tf.core import binaries as binaries_lib
 from tests.repository import project_files
 from tests.support import binaries
 

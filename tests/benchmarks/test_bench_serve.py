@@ -6,8 +6,8 @@ import re
 import pytest
 
 from albert_tf import bench_serve
-from albert_tf.benchmarks import binaries as binaries_lib
 from albert_tf.benchmarks import matmul_probe, model_cases, runner, serving_benchmark
+from albert_tf.core import binaries as binaries_lib
 from albert_tf.core import config
 from tests.support import binaries
 

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import bench_train
-from albert_tf.benchmarks import binaries as binaries_lib
 from albert_tf.benchmarks import (
     checkpointing,
     figures,
@@ -22,6 +21,7 @@ from albert_tf.benchmarks import (
 )
 from albert_tf.benchmarks import input_pipeline as input_pipeline_benchmark
 from albert_tf.benchmarks import records as records_lib
+from albert_tf.core import binaries as binaries_lib
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.data import manifest as manifest_lib

@@ -47,6 +47,7 @@ WRONG_SETTING = {
     ),
     "albert_tf.plan": ("--export_step={new}",),
     "albert_tf.pretrain": ("--model_dir={new}", "--data_dir={dir}"),
+    "albert_tf.reproduce": ("--table=width", _NEW),
     "albert_tf.submit": (
         *("--tpu_type=v3-8", "--zone=europe-west4-a"),
         *("--data_dir=gs://b/records", "--model_dir=gs://b/run"),
@@ -78,6 +79,7 @@ MISSING_FILE = {
     "albert_tf.pretrain": ("--model_dir={new}", "--data_dir={absent}"),
     "albert_tf.probe": ("--model={absent}", "--suite={pairs}", _NEW),
     "albert_tf.report": ("{absent}",),
+    "albert_tf.reproduce": ("--table=width", "--blimp_dir={absent}", _NEW),
     "albert_tf.serve": ("--saved_model={absent}",),
     "albert_tf.submit": (
         *WRONG_SETTING["albert_tf.submit"],
@@ -106,6 +108,8 @@ WRONG_VALUE = [
     ("albert_tf.export", ("--model_dir={run}", "--output_dir={run}"), "new or empty"),
     ("albert_tf.export", (*_RUN, "--form=lite", "--compute_dtype=float32"), "eight"),
     ("albert_tf.export", (*_RUN, "--form=encoder", "--fixed_length=8"), "any length"),
+    ("albert_tf.reproduce", (_NEW, "--table=3"), "must be all or some of embedding_s"),
+    ("albert_tf.reproduce", (_NEW, "--table=added_data"), "needs another text"),
     ("albert_tf.predict", (_MODEL, "--output=a.csv"), "must end in .parquet or .npz"),
     ("albert_tf.predict", (_MODEL, "--output=a.npz"), "must be encode; received None"),
     ("albert_tf.predict", (_MODEL, "--input={file}", "a"), "either --input or texts"),

@@ -1,0 +1,140 @@
+r"""Trains the ablations of the ALBERT paper again, and sets them beside its figures.
+
+python -m albert_tf.reproduce --table=pair_loss --output_dir=OUT [--budget=smoke]
+python -m albert_tf.reproduce --table=all --budget=hour --output_dir=OUT \
+    --input='wikipedia_*.txt' --blimp_dir=blimp --glue_dir=glue_data
+
+Each experiment is trained with several seeds, one after another, in a process of its
+own. The same command resumes, and trains nothing twice. It writes measures.json,
+results.json, tables.md and index.html. A difference between two rows counts if all
+seeds of one are above all seeds of the other. docs/reproduction.md has the figures.
+"""
+
+import os
+from collections.abc import Sequence
+
+from absl import flags
+
+from albert_tf.core import cli, files
+from albert_tf.reproduction import budgets, results, runner, tables
+
+_ALL = "all"
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines the flags in `flag_values`, so that tests can give each its own."""
+    flags.DEFINE_list(
+        "table",
+        None,
+        f"Tables: {_ALL}, or some of {', '.join(tables.TABLES)}.",
+        flag_values,
+    )
+    flags.DEFINE_enum(
+        "budget",
+        budgets.SMOKE,
+        list(budgets.BUDGETS),
+        "smoke: tiny models and a few steps. hour: some minutes on two cores for each "
+        "training. full: the sizes and steps of the paper.",
+        flag_values,
+    )
+    flags.DEFINE_string("output_dir", None, "Directory of all outputs.", flag_values)
+    flags.DEFINE_list(
+        "input",
+        [],
+        "Patterns of text files; default: the documentation on this machine.",
+        flag_values,
+    )
+    flags.DEFINE_list(
+        "other_input",
+        [],
+        "The text that added_data adds; default: the documentation on this machine.",
+        flag_values,
+    )
+    flags.DEFINE_string(
+        "blimp_dir", "", "Directory of BLiMP; empty: no probes.", flag_values
+    )
+    flags.DEFINE_string(
+        "glue_dir", "", "Directory of GLUE; empty: no fine-tuning.", flag_values
+    )
+    flags.DEFINE_string(
+        "measures",
+        "",
+        "File of what was measured. Default: OUTPUT_DIR/measures.json.",
+        flag_values,
+    )
+    flags.DEFINE_bool(
+        "train",
+        True,
+        "With --notrain only the tables of what was measured before are written.",
+        flag_values,
+    )
+    flags.DEFINE_multi_string(
+        "set",
+        [],
+        "Changes a setting in all trainings: key.sub=value. Repeatable.",
+        flag_values,
+    )
+    flags.mark_flags_as_required(["table", "output_dir"], flag_values)
+
+
+def _names(flag_values: flags.FlagValues) -> list[str]:
+    """Returns the names of the tables.
+
+    Raises:
+      ValueError: one is unknown, or a flag of one is missing.
+    """
+    names = list(tables.TABLES) if flag_values.table == [_ALL] else flag_values.table
+    unknown = [name for name in names if name not in tables.TABLES]
+    if unknown or not names:
+        raise ValueError(
+            f"--table must be {_ALL} or some of {', '.join(tables.TABLES)}; received "
+            f"{','.join(flag_values.table)!r}"
+        )
+    has_text = flag_values.input or flag_values.other_input
+    if "added_data" in names and flag_values.train and not has_text:
+        raise ValueError(
+            "--table=added_data needs another text: give --input, --other_input or both"
+        )
+    return names
+
+
+def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Trains what is missing, and writes the tables."""
+    with cli.user_errors():
+        cli.refuse_arguments(argv)
+        names = _names(flag_values)
+        cli.require_directories(flag_values, "blimp_dir", "glue_dir")
+        output_dir = os.path.abspath(flag_values.output_dir)
+        default = os.path.join(output_dir, runner.MEASURES_FILE)
+        budget = budgets.BUDGETS[flag_values.budget]
+        maker = tables.Maker(budget, flag_values.set)
+        options = runner.Options(
+            output_dir,
+            os.path.abspath(flag_values.measures or default),
+            tuple(map(os.path.abspath, flag_values.input)),
+            tuple(map(os.path.abspath, flag_values.other_input)),
+            flag_values.blimp_dir and os.path.abspath(flag_values.blimp_dir),
+            flag_values.glue_dir and os.path.abspath(flag_values.glue_dir),
+        )
+        run = runner.Runner([maker.make(name) for name in names], budget, options)
+        if flag_values.train:
+            run.run()
+        found = run.results()
+        os.makedirs(output_dir, exist_ok=True)
+        path = os.path.join(output_dir, "results.json")
+        files.write_json(path, {"budget": flag_values.budget, "tables": found})
+        text = "\n\n".join("\n".join(results.markdown(table)) for table in found)
+        files.write_bytes(os.path.join(output_dir, "tables.md"), text.encode() + b"\n")
+        # Imported here: matplotlib takes time, and flags and files were checked.
+        from albert_tf.reports import reproduction_report
+
+        page = reproduction_report.write(output_dir, flag_values.budget, found)
+        if missing := run.num_pending():
+            print(f"{missing} trainings are missing")
+    for table in found:
+        print("\n".join(results.lines(table)))
+    print(page)
+
+
+if __name__ == "__main__":
+    cli.run(main, define_flags)

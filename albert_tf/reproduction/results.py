@@ -1,0 +1,207 @@
+"""Results: the measured values of a table's rows beside the paper's, with verdicts.
+
+A difference between two rows counts if it is beyond the spread: if all seeds of one are
+above all seeds of the other. With one seed nothing does.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.core import text_table
+from albert_tf.model import costs
+from albert_tf.reproduction import tables as tables_lib
+
+SAME, UNDECIDED, OPPOSITE = "same direction", "undecided", "opposite"
+# Values of an experiment by seed, as JSON has them.
+Measured = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+def compare(
+    ours: tuple[Sequence[float], Sequence[float]], theirs: tuple[float, float]
+) -> str:
+    """Returns whether two rows differ as in the paper.
+
+    Args:
+      ours: the values of the seeds of two rows.
+      theirs: the paper's figures of both.
+
+    Returns:
+      SAME or OPPOSITE if the difference is beyond the spread; else, and if the paper's
+      figures are equal, UNDECIDED.
+    """
+    one, other = ours
+    if min(len(one), len(other)) < 2 or theirs[0] == theirs[1]:
+        return UNDECIDED
+    if min(one) > max(other):
+        is_above = True
+    elif max(one) < min(other):
+        is_above = False
+    else:
+        return UNDECIDED
+    return SAME if is_above == (theirs[0] > theirs[1]) else OPPOSITE
+
+
+def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
+    """Returns a table's figures as values that JSON can hold.
+
+    Args:
+      table: the table.
+      measured: by the experiment's name and by seed; what was not trained yet is
+        absent.
+    """
+    values = {
+        row.name: {
+            measure.key: found
+            for measure in table.measures
+            if (found := _values(measured.get(row.experiment.name, {}), measure.key))
+        }
+        for row in table.rows
+    }
+    by_name = {row.name: row for row in table.rows}
+    comparisons = []
+    for one, other in table.comparisons:
+        for measure in table.measures:
+            theirs = [by_name[name].paper.get(measure.paper) for name in (one, other)]
+            ours = [values[name].get(measure.key) for name in (one, other)]
+            if None in theirs or None in ours:
+                continue
+            comparisons.append(
+                {
+                    "row": one,
+                    "than": other,
+                    "measure": measure.key,
+                    "paper": theirs[0] - theirs[1],
+                    "ours": statistics.mean(ours[0]) - statistics.mean(ours[1]),
+                    "verdict": compare((ours[0], ours[1]), (theirs[0], theirs[1])),
+                }
+            )
+    return {
+        "name": table.name,
+        "paper_table": table.numbers,
+        "title": table.title,
+        "measures": [
+            {
+                "key": measure.key,
+                "label": measure.label,
+                "is_share": measure.is_share,
+                "paper": measure.paper,
+            }
+            for measure in table.measures
+            if any(measure.key in found for found in values.values())
+        ],
+        "rows": [
+            {
+                "name": row.name,
+                "label": row.label,
+                "paper": row.paper,
+                "parameters": costs.count_parameters(
+                    row.experiment.config.model
+                ).encoder_without_pooler,
+                "values": {
+                    key: _summary(found) for key, found in values[row.name].items()
+                },
+            }
+            for row in table.rows
+        ],
+        "comparisons": comparisons,
+    }
+
+
+def _values(by_seed: Mapping[str, Mapping[str, float]], key: str) -> list[float]:
+    return [by_seed[seed][key] for seed in sorted(by_seed) if key in by_seed[seed]]
+
+
+def _summary(values: Sequence[float]) -> dict[str, Any]:
+    return {
+        "mean": statistics.mean(values),
+        "min": min(values),
+        "max": max(values),
+        "num_seeds": len(values),
+    }
+
+
+def lines(table: Mapping[str, Any]) -> list[str]:
+    """Returns a table of `collect` as lines for a terminal."""
+    rows = [cells(table), *(row_cells(table, row) for row in table["rows"])]
+    return [f"{table['title']} (paper, table {table['paper_table']})"] + [
+        f"  {line}" for line in text_table.align(rows)
+    ]
+
+
+def markdown(table: Mapping[str, Any]) -> list[str]:
+    """Returns a table of `collect`, and its verdicts, as Markdown."""
+    header = cells(table)
+    found = [
+        f"### {table['title']} (table {table['paper_table']})",
+        "",
+        "| " + " | ".join(header) + " |",
+        "|---" * len(header) + "|",
+        *("| " + " | ".join(row_cells(table, row)) + " |" for row in table["rows"]),
+    ]
+    if table["comparisons"]:
+        labels = {row["name"]: row["label"] for row in table["rows"]}
+        titles = {one["key"]: one["label"] for one in table["measures"]}
+        found += [
+            "",
+            "| row | compared with | measure | paper | here | verdict |",
+            "|---|---|---|---|---|---|",
+        ]
+        for one in table["comparisons"]:
+            shown = (
+                labels[one["row"]],
+                labels[one["than"]],
+                titles[one["measure"]],
+                f"{one['paper']:+.1f}",
+                f"{100 * one['ours']:+.2f}",
+                one["verdict"],
+            )
+            found.append("| " + " | ".join(shown) + " |")
+    return found
+
+
+def cells(table: Mapping[str, Any]) -> list[str]:
+    """Returns the titles of the columns."""
+    measured = [one["label"] for one in table["measures"]]
+    return ["", "parameters", *paper_names(table), *measured]
+
+
+def row_cells(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+    """Returns the cells of a row: the mean of the seeds, and their range."""
+    printed = [f"{row['paper'][name]:.1f}" for name in _paper_keys(table)]
+    shown = [
+        _shown(row["values"].get(one["key"]), one["is_share"])
+        for one in table["measures"]
+    ]
+    return [row["label"], f"{row['parameters']:,}", *printed, *shown]
+
+
+def paper_names(table: Mapping[str, Any]) -> list[str]:
+    """Returns the titles of the columns with the paper's figures."""
+    return [f"paper, {_PAPER_LABELS[name]}" for name in _paper_keys(table)]
+
+
+_PAPER_LABELS = {
+    "average": "average of tasks",
+    "mlm": "MLM",
+    "nsp": "NSP",
+    "sop": "SOP",
+}
+
+
+def _paper_keys(table: Mapping[str, Any]) -> list[str]:
+    return list(table["rows"][0]["paper"])
+
+
+def _shown(summary: Mapping[str, Any] | None, is_share: bool) -> str:
+    if summary is None:
+        return ""
+    mean, low, high = (
+        (100 if is_share else 1) * summary[name] for name in ("mean", "min", "max")
+    )
+    if not is_share and mean >= 100:
+        return f"{mean:,.0f}"
+    digits = 1 if is_share else 3
+    if summary["num_seeds"] == 1:
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

@@ -1,0 +1,80 @@
+"""The page of a reproduction: its verdicts, its figures, and where its points are."""
+
+import re
+
+import pytest
+
+from albert_tf.reports import reproduction_report
+
+
+def _row(label, theirs, *seeds):
+    row = {"name": label, "label": label, "parameters": 1234, "values": {}}
+    row["paper"] = {"average": theirs}
+    if seeds:
+        mean = sum(seeds) / len(seeds)
+        found = {"mean": mean, "min": min(seeds), "max": max(seeds)}
+        row["values"] = {"accuracy": {**found, "num_seeds": len(seeds)}}
+    return row
+
+
+def _table(*rows):
+    comparison = {
+        "row": "few",
+        "than": "<many>",
+        "measure": "accuracy",
+        "paper": -1.5,
+        "ours": 0.025,
+        "verdict": "opposite",
+    }
+    measure = {
+        "key": "accuracy",
+        "label": "MLM accuracy",
+        "is_share": True,
+        "paper": "average",
+    }
+    return {
+        "title": "Layers",
+        "paper_table": "11",
+        "measures": [measure],
+        "rows": list(rows),
+        "comparisons": [comparison],
+    }
+
+
+def _written(folder, *tables):
+    path = reproduction_report.write(str(folder), "hour", tables)
+    assert path == str(folder / "index.html")
+    return (folder / "index.html").read_text()
+
+
+def test_the_page_has_figures_and_verdicts(tmp_path):
+    table = _table(_row("<many>", 80.0, 0.2, 0.3), _row("few", 78.5, 0.275))
+    page = _written(tmp_path, table)
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("<body>")[1]))
+    assert "0 differences as in the paper, 0 undecided, 1 opposite" in text
+    assert "&lt;many&gt; 1,234 80.0 25.0 ± 5.0" in text
+    assert "few 1,234 78.5 27.5" in text
+    assert "few minus &lt;many&gt; MLM accuracy -1.5 +2.50 opposite" in text
+    assert '<span class="wrong">opposite</span>' in page
+
+
+def test_points_are_on_a_scale_of_their_own(tmp_path):
+    table = _table(_row("<many>", 80.0, 0.2, 0.3), _row("few", 78.5, 0.275))
+    page = _written(tmp_path, table)
+    places = re.findall(r'<b style="left: ([\d.]+)%">', page)
+    # A margin of a tenth of the range on both sides.
+    high, low = f"{100 * 1.1 / 1.2:.2f}", f"{100 * 0.1 / 1.2:.2f}"
+    assert places == [high, low, "50.00", f"{100 * 0.85 / 1.2:.2f}"]
+    ranges = re.findall(r'<i style="left: ([\d.]+)%; width: ([\d.]+)%">', page)
+    assert ranges[2] == (low, f"{100 / 1.2:.2f}")
+    assert ranges[3][1] == "0.00"
+
+
+def test_a_table_without_values_has_no_charts(tmp_path):
+    page = _written(tmp_path, _table(_row("<many>", 80.0), _row("few", 78.5)))
+    assert "<figure" not in page
+
+
+def test_something_else_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="a table must have rows"):
+        _written(tmp_path, {"title": "Layers"})

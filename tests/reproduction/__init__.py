@@ -1,0 +1,1 @@
+"""Tests of albert_tf/reproduction."""

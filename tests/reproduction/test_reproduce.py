@@ -1,0 +1,75 @@
+"""The binary with its smallest budget, from text to tables, as CI runs it."""
+
+import json
+import random
+import re
+
+import pytest
+
+from albert_tf import reproduce
+from tests.support import binaries
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A file of documents, each about its own few words, so that NSP can be learnt."""
+    rng = random.Random(7)
+    vocabulary = [
+        "".join(rng.choice("abcdefghijklmnoprstuvw") for _ in range(rng.randint(2, 8)))
+        for _ in range(800)
+    ]
+    documents = []
+    for _ in range(150):
+        own = rng.sample(vocabulary, 25)
+        sentences = [
+            " ".join(rng.choices(own, k=rng.randint(5, 14))).capitalize() + "."
+            for _ in range(rng.randint(6, 14))
+        ]
+        documents.append("\n".join(sentences))
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_the_smallest_budget_ends_in_a_table_and_trains_nothing_twice(
+    text, tmp_path, capfd
+):
+    flags = ("--table=pair_loss", f"--input={text}", f"--output_dir={tmp_path / 'out'}")
+    binaries.run(reproduce, *flags)
+    printed = capfd.readouterr().out
+    assert re.findall(r"^\[\d/4\] (\S+), seed 1$", printed, re.M) == [
+        *("pair-start", "pair-none", "pair-nsp", "pair-sop")
+    ]
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    (table,) = results["tables"]
+    for row in table["rows"]:
+        values = row["values"]
+        assert set(values) == {
+            *("sop/mlm_accuracy", "nsp/next_sentence_accuracy"),
+            "sop/sentence_order_accuracy",
+        }
+        assert all(0 <= one["mean"] <= 1 for one in values.values())
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "The tables of the ALBERT paper" in page and "sentence order" in page
+    assert "| sentence order |" in (tmp_path / "out" / "tables.md").read_text()
+
+    binaries.run(reproduce, *flags)
+    again = capfd.readouterr().out
+    assert "seed 1" not in again
+    assert again.strip().splitlines() == printed.strip().splitlines()[-6:]
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+
+
+def test_the_tables_are_written_from_what_was_measured(tmp_path, capsys):
+    measured = {"e32-h64-l3-all": {"digest": "", "seeds": {"1": {"mlm_loss": 5.25}}}}
+    (tmp_path / "measures.json").write_text(json.dumps(measured))
+    binaries.run(
+        reproduce,
+        *("--table=width", "--budget=hour", "--notrain"),
+        *(f"--measures={tmp_path}/measures.json", f"--output_dir={tmp_path}/out"),
+    )
+    printed = capsys.readouterr().out
+    assert "11 trainings are missing" in printed
+    assert re.search(r"H 64 \(paper: 1024\) .* 5\.250$", printed, re.M)
+    assert not (tmp_path / "out" / "runs").exists()

@@ -1,0 +1,200 @@
+"""The runner: what it trains, in which order, and what it does not train again."""
+
+import pathlib
+
+import pytest
+
+from albert_tf.core import binaries, files
+from albert_tf.data import schema
+from albert_tf.reproduction import budgets, runner, tables
+
+PROCESS = "albert_tf.reproduction.experiment_process"
+BUDGET = budgets.BUDGETS["hour"]
+
+
+class FakeBinaries:
+    """Writes what the binaries would write; ends with given codes."""
+
+    def __init__(self):
+        self.calls = []
+        self.codes = {}
+
+    def __call__(self, module, *arguments):
+        if code := self.codes.get(len(self.calls) + 1, 0):
+            return code
+        self.calls.append((module, *arguments))
+        flags = dict(one[2:].split("=", 1) for one in arguments if one[:2] == "--")
+        if module == PROCESS:
+            request = files.read_json(arguments[0])
+            run_dir = request["run_dir"]
+            pathlib.Path(run_dir).mkdir()
+            (pathlib.Path(run_dir) / "model.ckpt-8.index").write_text("")
+            seed = request["config"]["train"]["seed"]
+            files.write_json(f"{run_dir}.json", {"mlm_accuracy": seed / 10})
+        elif module == "data_prep.create_pretraining_data":
+            folder = pathlib.Path(flags["output_dir"])
+            folder.mkdir(parents=True)
+            (folder / schema.MANIFEST_FILE).write_text("{}")
+        else:
+            pathlib.Path(flags["output"]).write_text("some text")
+        return 0
+
+    @property
+    def trained(self):
+        """Seed and experiment of each training."""
+        paths = [pathlib.Path(call[1]) for call in self.calls if call[0] == PROCESS]
+        return [
+            (path.parent.name, path.name.removesuffix("-request.json"))
+            for path in paths
+        ]
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    found = FakeBinaries()
+    monkeypatch.setattr(binaries, "run_attached", found)
+    return found
+
+
+def make(folder, *names, budget=BUDGET, **options):
+    maker = tables.Maker(budget)
+    return runner.Runner(
+        [maker.make(name) for name in names],
+        budget,
+        runner.Options(str(folder), str(folder / "measures.json"), **options),
+    )
+
+
+def test_starts_come_first_and_all_experiments_have_a_seed_before_any_has_two(
+    fake, tmp_path
+):
+    run = make(tmp_path, "dropout")
+    assert run.num_pending() == 6
+    run.run()
+    of_seed = ["dropout-start", "dropout-with", "dropout-without"]
+    assert fake.trained == [
+        (f"seed-{seed}", name) for seed in (1, 2, 3) for name in of_seed
+    ]
+    assert run.num_pending() == 0
+    (table,) = run.results()
+    assert table["rows"][0]["values"]["mlm_accuracy"]["num_seeds"] == 3
+    assert table["rows"][0]["values"]["mlm_accuracy"]["max"] == 0.3
+
+
+def test_text_vocabulary_and_records_are_made_once(fake, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("words")
+    make(tmp_path / "out", "pair_loss", inputs=(str(text),)).run()
+    made = [call for call in fake.calls if call[0] != PROCESS]
+    assert [call[0] for call in made] == [
+        "data_prep.train_vocab",
+        *["data_prep.create_pretraining_data"] * 4,
+    ]
+    assert f"--input={text}" in made[0] and "--vocab_size=8000" in made[0]
+    folders = [pathlib.Path(call[4].partition("=")[2]).name for call in made[1:]]
+    assert folders == ["main-none-32", "main-none-128", "main-sop-128", "main-nsp-128"]
+    assert made[2][-3:] == (
+        "--set=data.pair_loss=none",
+        "--set=data.max_seq_length=128",
+        "--set=data.pack_sequences=1",
+    )
+
+
+def test_without_input_the_demonstrations_text_is_made(fake, tmp_path):
+    make(tmp_path, "width").run()
+    assert [call[0] for call in fake.calls[:3]] == [
+        "data_prep.demo_corpus",
+        "data_prep.train_vocab",
+        "data_prep.create_pretraining_data",
+    ]
+
+
+def test_the_request_has_all_that_the_process_needs(fake, tmp_path):
+    blimp = str(tmp_path / "blimp")
+    make(tmp_path / "out", "pair_loss", blimp_dir=blimp, glue_dir="glue").run()
+    runs = tmp_path / "out" / "runs" / "seed-2"
+    start = files.read_json(str(runs / "pair-start-request.json"))
+    assert start["start"] is None and start["evaluated_on"] == {}
+    # Only what a table reads is measured.
+    assert start["blimp_dir"] == "" and start["tasks"] == {}
+    request = files.read_json(str(runs / "pair-nsp-request.json"))
+    assert request["config"]["train"]["seed"] == 2
+    assert request["config"]["train"]["records"] == {"main-nsp-128": 1.0}
+    assert request["start"] == str(runs / "pair-start")
+    assert request["start_as"] == "weights"
+    assert list(request["evaluated_on"]) == ["sop", "nsp"]
+    assert "train.records={'main-sop-128': 1.0}" in request["evaluated_on"]["sop"]
+    assert request["blimp_dir"] == blimp and request["blimp_pairs"] == 20
+    assert request["tasks"]["sst2"]["data_dir"] == "glue/SST-2"
+
+
+def test_nothing_is_trained_twice(fake, tmp_path):
+    make(tmp_path, "width").run()
+    count = len(fake.calls)
+    again = make(tmp_path, "width")
+    again.run()
+    assert len(fake.calls) == count
+    # The other table shares one of its two experiments.
+    make(tmp_path, "wide_depth").run()
+    assert [name for _, name in fake.trained[12:]] == ["e32-h384-l6-all"] * 3
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(75, 75), (130, 130), (-15, 75)])
+def test_an_interruption_ends_it_and_the_same_command_resumes(
+    fake, tmp_path, code, exit_code
+):
+    fake.codes = {6: code}
+    with pytest.raises(SystemExit) as stopped:
+        make(tmp_path, "width").run()
+    assert stopped.value.code == exit_code
+    # Three made the data, two were trained.
+    assert len(fake.calls) == 5
+    fake.codes = {}
+    run = make(tmp_path, "width")
+    assert run.num_pending() == 10
+    run.run()
+    assert len(set(fake.trained)) == len(fake.trained) == 12
+
+
+def test_a_failure_is_an_error(fake, tmp_path):
+    fake.codes = {4: 1}
+    with pytest.raises(ValueError, match=f"{PROCESS} ended with code 1"):
+        make(tmp_path, "width").run()
+
+
+def test_checkpoints_are_removed_after_the_last_experiment_of_a_seed(fake, tmp_path):
+    make(tmp_path, "width").run()
+    assert not list(tmp_path.glob("runs/*/*/model.ckpt-*"))
+    assert (tmp_path / "runs" / "seed-1" / "e32-h64-l3-all").is_dir()
+
+
+@pytest.mark.parametrize(
+    "change", [{"inputs": ("text",)}, {"blimp_dir": "blimp"}, {"glue_dir": "glue"}]
+)
+def test_figures_of_other_texts_probes_or_tasks_are_not_mixed(fake, tmp_path, change):
+    (tmp_path / "text.txt").write_text("words")
+    if "inputs" in change:
+        change = {"inputs": (str(tmp_path / "text.txt"),)}
+    make(tmp_path / "out", "width").run()
+    with pytest.raises(ValueError, match="has figures of e32-h64-l3-all with other"):
+        make(tmp_path / "out", "width", **change).run()
+    # To write the tables nothing needs to be known.
+    (table,) = make(tmp_path / "out", "width", **change).results()
+    assert table["rows"][0]["values"]
+
+
+def test_records_of_another_text_are_not_read(fake, tmp_path):
+    (tmp_path / "text.txt").write_text("words")
+    make(tmp_path / "out", "width").run()
+    (tmp_path / "out" / "measures.json").unlink()
+    changed = make(tmp_path / "out", "width", inputs=(str(tmp_path / "text.txt"),))
+    with pytest.raises(ValueError, match="has records of other texts"):
+        changed.run()
+
+
+def test_the_other_text_matters_to_its_table_alone(fake, tmp_path):
+    (tmp_path / "text.txt").write_text("words")
+    make(tmp_path, "width").run()
+    more = make(tmp_path, "width", other_inputs=(str(tmp_path / "text.txt"),))
+    more.run()
+    assert len(fake.trained) == 12
