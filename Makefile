@@ -5,11 +5,13 @@
 #   PYTHON=python3.13       the interpreter to make the environment with
 #   VENV=.venv313           the environment, to keep one for each Python
 #   DEMO_ARGS=...           more flags for the demonstration
+#   REPRODUCE_ARGS=...      more flags for the paper's tables; later ones win
 #   PYTEST_ARGS='-k layers' more flags for pytest
 #   BENCH_ARGS=...          more flags for a benchmark
 VENV = .venv
 PYTHON ?=
 DEMO_ARGS =
+REPRODUCE_ARGS =
 PYTEST_ARGS =
 BENCH_ARGS =
 
@@ -36,6 +38,12 @@ help: ## list these targets
 demo: ## run the whole way on a small scale; results and report in build/demo
 	@$(PRODUCT)
 	$(RUN) -m albert_tf.demo --output_dir=build/demo $(DEMO_ARGS)
+
+.PHONY: reproduce
+reproduce: ## train an ablation of the paper at the smallest size
+	@$(PRODUCT)
+	$(RUN) -m albert_tf.reproduce --table=pair_loss --output_dir=build/reproduction \
+	  $(REPRODUCE_ARGS)
 
 .PHONY: test
 test: ## run all tests, the slow ones too
