@@ -58,24 +58,17 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
         }
         for row in table.rows
     }
-    by_name = {row.name: row for row in table.rows}
-    comparisons = []
-    for one, other in table.comparisons:
-        for measure in table.measures:
-            theirs = [by_name[name].paper.get(measure.paper) for name in (one, other)]
-            ours = [values[name].get(measure.key) for name in (one, other)]
-            if None in theirs or None in ours:
-                continue
-            comparisons.append(
-                {
-                    "row": one,
-                    "than": other,
-                    "measure": measure.key,
-                    "paper": theirs[0] - theirs[1],
-                    "ours": statistics.mean(ours[0]) - statistics.mean(ours[1]),
-                    "verdict": compare((ours[0], ours[1]), (theirs[0], theirs[1])),
-                }
-            )
+    rows = {row.name: row for row in table.rows}
+    comparisons = [
+        {"row": one, "than": other, "measure": measure.key}
+        | _difference(
+            (values[one][measure.key], values[other][measure.key]),
+            (rows[one].paper[measure.paper], rows[other].paper[measure.paper]),
+        )
+        for one, other in table.comparisons
+        for measure in table.measures
+        if measure.paper and measure.key in values[one].keys() & values[other].keys()
+    ]
     return {
         "name": table.name,
         "paper_table": table.numbers,
@@ -105,6 +98,17 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
             for row in table.rows
         ],
         "comparisons": comparisons,
+    }
+
+
+def _difference(
+    ours: tuple[Sequence[float], Sequence[float]], theirs: tuple[float, float]
+) -> dict[str, Any]:
+    """Returns the differences of two rows, and whether they have one direction."""
+    return {
+        "paper": theirs[0] - theirs[1],
+        "ours": statistics.mean(ours[0]) - statistics.mean(ours[1]),
+        "verdict": compare(ours, theirs),
     }
 
 
