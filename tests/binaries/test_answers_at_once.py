@@ -37,6 +37,7 @@ _CORPUS = ("--vocab_model={file}", _NEW)
 WRONG_SETTING = {
     "albert_tf.bench_learning": ("--data_dir={dir}",),
     "albert_tf.bench_packing": (),
+    "albert_tf.bench_paper_speed": (),
     "albert_tf.bench_probe": (),
     "albert_tf.bench_train": (),
     "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
@@ -108,6 +109,8 @@ WRONG_VALUE = [
     ("albert_tf.export", ("--model_dir={run}", "--output_dir={run}"), "new or empty"),
     ("albert_tf.export", (*_RUN, "--form=lite", "--compute_dtype=float32"), "eight"),
     ("albert_tf.export", (*_RUN, "--form=encoder", "--fixed_length=8"), "any length"),
+    ("albert_tf.bench_paper_speed", ("--models=bert_large",), "bert_large alone"),
+    ("albert_tf.bench_paper_speed", ("--megabits=0",), "must be numbers from 1 on"),
     ("albert_tf.reproduce", (_NEW, "--table=3"), "must be all or some of embedding_s"),
     ("albert_tf.reproduce", (_NEW, "--table=added_data"), "needs another text"),
     ("albert_tf.predict", (_MODEL, "--output=a.csv"), "must end in .parquet or .npz"),
@@ -144,8 +147,8 @@ WRONG_VALUE = [
 # These read no file that a flag names, or say of it what they found (doctor), or (Beam)
 # need what is not installed here.
 NO_FILE = {
-    *("albert_tf.bench_model", "albert_tf.doctor", "data_prep.beam_pipeline"),
-    "data_prep.demo_corpus",
+    *("albert_tf.bench_model", "albert_tf.bench_paper_speed", "albert_tf.doctor"),
+    *("data_prep.beam_pipeline", "data_prep.demo_corpus"),
 }
 
 _PROGRAM = """
