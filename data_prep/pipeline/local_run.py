@@ -1,4 +1,4 @@
-"""Raw text to records on one machine: blocks, then shards, by worker processes."""
+"""Raw text to records on one machine: blocks, runs, shards, by worker processes."""
 
 import collections
 import contextlib
@@ -113,7 +113,7 @@ def create_pretraining_data(
     # ---- Directories ----
     output = output_dir_lib.OutputDir(output_dir, tokenizer.model_proto, overwrite)
     path = _work_path(work_dir, output_dir)
-    work = work_dir_lib.WorkDir(path, len(groups))
+    work = work_dir_lib.WorkDir(path, len(groups), work_dir_lib.BLOCKS_PER_RUN)
     plan = _plan(settings, groups, output_dir)
     digest = output.manifest_digest()
     if digest and work.is_published(plan, digest):
@@ -126,7 +126,7 @@ def create_pretraining_data(
 
     # ---- Records ----
     with _cleaning_up(work):
-        arguments = (settings, path, len(groups))
+        arguments = (settings, path, len(groups), work_dir_lib.BLOCKS_PER_RUN)
         with worker_pool.Pool(num_workers, worker.Worker, *arguments) as pool:
             made = _make_until_whole(groups, settings, work, output, pool)
         manifest = manifest_builder.make_manifest(*made, settings, tokenizer)
@@ -233,6 +233,7 @@ def _make(
     if reason := common.reason_to_refuse(paths, totals, settings.data):
         work.clear()  # to resume would end here again
         raise ValueError(reason)
+    _merge_runs(work, pool)
     shards_by_split = _make_shards(totals, settings, work, output, pool)
     counts = _count(shards_by_split, work, settings.vocab_size)
     return _Made(totals, shards_by_split, *counts)
@@ -309,6 +310,24 @@ def _total(
         dropped = work.read_dropped(name) if is_deduplicated else None
         totals.add(work.read_documents(name), dropped, settings.data)
     return totals
+
+
+def _merge_runs(work: work_dir_lib.WorkDir, pool: worker_pool.Pool) -> None:
+    """Merges the records of many blocks, so that no shard opens them all.
+
+    Raises:
+      work_file.DamagedError: blocks are damaged; the other runs are done.
+    """
+    tasks = [("merge_run", number) for number in range(work.num_runs())]
+    if not tasks:
+        return
+    faults: dict[str, str] = {}
+    with tqdm.tqdm(desc="merge", total=len(tasks), unit="run", mininterval=1.0) as bar:
+        for _, error in pool.do_all(iter(tasks)):
+            faults.update(error.faults if error else {})
+            bar.update()
+    if faults:
+        raise work_file.DamagedError(faults)
 
 
 def _make_shards(

@@ -8,6 +8,12 @@ other files (`.documents`), which mark the block as done. Per group of input fil
 number of its blocks. Per shard: the shard, then its counts (`.counts`), which mark the
 shard as done.
 
+A shard takes a few records of every block, and has to read whole chunks: with many
+blocks the cost of a record would grow with their number. So runs of consecutive blocks
+are merged before. Per run: its records in pieces, each with a range of keys in the form
+of a part of a block (`.records`), then their names (`.merged`), which mark the run as
+done. Then the parts of its blocks are removed.
+
 Every file is checked when it is read. What is damaged or missing is made again: it does
 not count as done or, if that is noticed later, raises a `work_file.DamagedError` with
 which the caller calls `discard`.
@@ -34,6 +40,10 @@ from data_prep.records import example_builder, shards
 _PLAN_FILE = "plan"
 _LOCK_FILE = "lock"
 _PUBLISHED_PREFIX = "published-"
+# Blocks of a run. Up to twice as many are not merged.
+BLOCKS_PER_RUN = 128
+# Of the records that are merged at a time.
+PIECE_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +68,22 @@ class ShardCounts(NamedTuple):
 class WorkDir:
     """The directory of unfinished work; its path is local."""
 
-    def __init__(self, path: str, num_groups: int):
+    def __init__(
+        self, path: str, num_groups: int, blocks_per_run: int = BLOCKS_PER_RUN
+    ):
         """Reads and writes nothing yet.
 
         Args:
           path: the directory.
           num_groups: the number of groups of input files.
+          blocks_per_run: the number of blocks whose records are merged, if there are
+            more than twice as many.
         """
         self.path = path
         self._num_groups = num_groups
+        self._blocks_per_run = blocks_per_run
+        # Blocks whose records are in runs; None if that is not known.
+        self._merged: set[str] | None = None
         self._lock = locks.FileLock(self._join(_LOCK_FILE))
         # Large files are checked once, and then memory-mapped.
         self._checked: set[str] = set()
@@ -117,8 +134,14 @@ class WorkDir:
                 _report(f"{self._join(_PLAN_FILE)} is missing or damaged: all")
             self._remove(lambda _: True)
         else:
-            changed = before.changed_groups(plan)
-            self._remove(lambda name: _group_of(name) in {*changed, None})
+            changed, merged = before.changed_groups(plan), self._merged_blocks()
+            # The runs are of all groups, and go with what they were made of.
+            self._remove(
+                lambda name: (
+                    _group_of(name) in {*changed, None} or name.split(".")[0] in merged
+                )
+            )
+            self._merged = None
         # Last: until then the remaining files belong to the previous plan.
         work_file.write(self._join(_PLAN_FILE), dataclasses.asdict(plan), {})
 
@@ -185,6 +208,7 @@ class WorkDir:
         groups = {f"{stem.split('-')[0]}.group" for stem in stems}
         prefixes = tuple(f"{stem}{end}" for stem in stems for end in ".-")
         self._checked.clear()
+        self._merged = None
         self._remove(lambda name: name in groups or name.startswith(prefixes))
 
     def clear(self) -> None:
@@ -221,8 +245,10 @@ class WorkDir:
         try:
             with work_file.opened(path) as content:
                 content.arrays()
+            is_merged = str(name) in self._merged_blocks()
             for other, size in content.values["files"].items():
-                _check_size(self._join(other), size)
+                if not (is_merged and other.endswith(".records")):
+                    _check_size(self._join(other), size)
         except work_file.DamagedError as error:
             _report(error)
             self.discard(error.faults)
@@ -308,6 +334,80 @@ class WorkDir:
         with work_file.opened(self._join(f"{name}.dropped")) as content:
             return content.array("dropped")
 
+    # ---- Runs ----
+
+    def num_runs(self) -> int:
+        """The number of runs that the blocks are merged into; 0 for a few blocks."""
+        num_blocks = len(self.block_names())
+        if num_blocks <= 2 * self._blocks_per_run:
+            return 0
+        return -(-num_blocks // self._blocks_per_run)
+
+    def merge_run(self, number: int, has_dropped: bool) -> None:
+        """Merges the records of a run's blocks, unless done, and removes theirs.
+
+        Args:
+          number: of the run.
+          has_dropped: whether `write_dropped` was called for all blocks.
+        """
+        first = number * self._blocks_per_run
+        blocks_of_run = self.block_names()[first : first + self._blocks_per_run]
+        record_files = self._record_files_of(blocks_of_run)
+        path = self._merged_path(number)
+        if _read_values(path) is None:
+            names: list[str] = []
+            first_keys: list[int] = []
+            for split in schema.SPLITS:
+                count = -(-self._num_bytes(blocks_of_run, split) // PIECE_BYTES)
+                for piece in range(count):
+                    names.append(f"{_run_name(number)}-{len(names):06d}.records")
+                    first_keys.append(shards.key_range(split, piece, count)[0])
+                    selected = self._select(
+                        record_files, split, piece, count, has_dropped
+                    )
+                    record_file.write(self._join(names[-1]), shards.merge(selected))
+            values = {
+                "files": {name: os.path.getsize(self._join(name)) for name in names},
+                "blocks": [str(block) for block in blocks_of_run],
+            }
+            arrays = {"first_keys": np.array(first_keys, np.uint64)}
+            work_file.write(path, values, arrays)
+        for _, name in record_files:
+            if os.path.exists(self._join(name)):
+                os.remove(self._join(name))
+
+    def _num_bytes(self, names: Iterable[BlockName], split: str) -> int:
+        """The bytes of the records of some blocks, those of duplicates too."""
+        return sum(self.read_documents(n).tallies[f"bytes/{split}"] for n in names)
+
+    def _merged_blocks(self) -> set[str]:
+        """Returns the blocks whose records are in runs; discards damaged runs."""
+        if self._merged is None:
+            found: set[str] = set()
+            for path in sorted(glob.glob(f"{glob.escape(self.path)}/*.merged")):
+                try:
+                    with work_file.opened(path) as content:
+                        content.arrays()
+                    for other, size in content.values["files"].items():
+                        _check_size(self._join(other), size)
+                except work_file.DamagedError as error:
+                    _report(error)
+                    self.discard(error.faults)
+                else:
+                    found.update(content.values["blocks"])
+            self._merged = found
+        return self._merged
+
+    @functools.cached_property
+    def _pieces(self) -> list[tuple[np.ndarray, list[str]]]:
+        """The first keys and the names of the pieces of each run."""
+        found = []
+        for number in range(self.num_runs()):
+            with work_file.opened(self._merged_path(number)) as content:
+                names = sorted(content.values["files"])
+                found.append((content.array("first_keys"), names))
+        return found
+
     # ---- Records and shards ----
 
     def iter_selected(
@@ -321,8 +421,31 @@ class WorkDir:
           count: the number of shards of the split.
           has_dropped: whether `write_dropped` was called for all blocks.
         """
+        if not self._pieces:
+            yield from self._select(
+                self._record_files, split, number, count, has_dropped
+            )
+            return
         keys = shards.key_range(split, number, count)
-        for block, name in self._record_files:
+        for first_keys, names in self._pieces:
+            first, end = shards.between(first_keys, *keys)
+            # Before the first piece that begins in the range, one may end in it.
+            for name in names[max(0, first - 1) : end]:
+                with work_file.opened(self._join(name)) as content:
+                    for part in record_file.read(content, *keys):
+                        yield shards.select(part, None, split, number, count)
+
+    def _select(
+        self,
+        record_files: Iterable[tuple[BlockName, str]],
+        split: str,
+        number: int,
+        count: int,
+        has_dropped: bool,
+    ) -> Iterator[example_builder.RecordBatch]:
+        """The records of some blocks that belong to a shard, or to a piece of a run."""
+        keys = shards.key_range(split, number, count)
+        for block, name in record_files:
             dropped = self.read_dropped(block) if has_dropped else None
             with work_file.opened(self._join(name)) as content:
                 for part in record_file.read(content, *keys):
@@ -331,8 +454,13 @@ class WorkDir:
     @functools.cached_property
     def _record_files(self) -> list[tuple[BlockName, str]]:
         """The files of records in the order of the input, each with its block."""
+        return self._record_files_of(self.block_names())
+
+    def _record_files_of(
+        self, names_of_blocks: Iterable[BlockName]
+    ) -> list[tuple[BlockName, str]]:
         found = []
-        for block in self.block_names():
+        for block in names_of_blocks:
             with work_file.opened(self._documents_path(block)) as content:
                 names = sorted(content.values["files"])
             found += [(block, name) for name in names if name.endswith(".records")]
@@ -395,11 +523,18 @@ class WorkDir:
     def _documents_path(self, name: BlockName) -> str:
         return self._join(f"{name}.documents")
 
+    def _merged_path(self, number: int) -> str:
+        return self._join(f"{_run_name(number)}.merged")
+
     def _counts_path(self, name: str) -> str:
         return self._join(f"{name}.counts")
 
     def _join(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+
+def _run_name(number: int) -> str:
+    return f"run-{number:06d}"
 
 
 def _group_of(name: str) -> int | None:
@@ -411,7 +546,7 @@ def _group_of(name: str) -> int | None:
 def _order_to_remove(name: str) -> int:
     if name.startswith(_PUBLISHED_PREFIX):
         return -1
-    first = (".counts", ".dropped", ".group", ".documents")
+    first = (".counts", ".merged", ".dropped", ".group", ".documents")
     ranks = [rank for rank, end in enumerate(first) if name.endswith(end)]
     return ranks[0] if ranks else len(first)
 

@@ -1,4 +1,4 @@
-"""The tasks of worker processes: blocks, and shards from them.
+"""The tasks of worker processes: blocks, runs of merged blocks, and shards.
 
 The output of a task depends on the task alone: not on the number of workers, nor on
 the order of tasks.
@@ -21,6 +21,7 @@ class Worker:
         settings: block_processor.PipelineSettings,
         work_path: str,
         num_groups: int,
+        blocks_per_run: int = work_dir.BLOCKS_PER_RUN,
     ):
         """Prepares nothing yet.
 
@@ -28,9 +29,10 @@ class Worker:
           settings: of the run.
           work_path: the directory of unfinished work.
           num_groups: the number of groups of input files.
+          blocks_per_run: as `work_dir.WorkDir` takes it.
         """
         self._settings = settings
-        self._work = work_dir.WorkDir(work_path, num_groups)
+        self._work = work_dir.WorkDir(work_path, num_groups, blocks_per_run)
         self._processor: block_processor.BlockProcessor | None = None
 
     def make_block(self, block: blocks.Block) -> collections.Counter:
@@ -38,6 +40,19 @@ class Worker:
         if self._processor is None:
             self._processor = block_processor.BlockProcessor(self._settings)
         return self._work.write_block(block, self._processor)
+
+    def merge_run(self, number: int) -> work_file.DamagedError | None:
+        """Merges the records of a run of blocks.
+
+        Returns:
+          What is wrong with a file of a block, if anything.
+        """
+        self._processor = None  # frees its memory: no blocks follow
+        try:
+            self._work.merge_run(number, duplicates.is_wanted(self._settings.text))
+        except work_file.DamagedError as error:
+            return error
+        return None
 
     def make_shard(
         self, split: str, number: int, count: int

@@ -17,7 +17,13 @@ import numpy as np
 
 from albert_tf.core import config, files, numba_cache
 from albert_tf.data import schema
-from data_prep.records import example_builder, example_proto, packing, tfrecord
+from data_prep.records import (
+    chunks,
+    example_builder,
+    example_proto,
+    packing,
+    tfrecord,
+)
 
 _GZIP_LEVEL = 1
 _CHECKED_AT_A_TIME = 4096
@@ -104,6 +110,29 @@ def between(keys: np.ndarray, first_key: int, end_key: int) -> tuple[int, int]:
     return first, int(np.searchsorted(keys, np.uint64(end_key)))
 
 
+def merge(
+    selected: Iterable[example_builder.RecordBatch],
+) -> example_builder.RecordBatch:
+    """Returns the records of several parts in the order of their keys.
+
+    Args:
+      selected: the parts, in the order of the input, which decides between equal keys.
+    """
+    parts = [part for part in selected if len(part.keys)]
+    if not parts:
+        return chunks.unpack(chunks.EMPTY)
+    offsets = np.cumsum([0] + [len(part.data) for part in parts])
+    ends = [p.ends + o for p, o in zip(parts, offsets[:-1], strict=True)]
+    joined = example_builder.RecordBatch(
+        np.concatenate([part.data for part in parts]),
+        np.concatenate(ends),
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.documents for part in parts]),
+    )
+    del parts  # at most two copies are in memory
+    return example_builder.sort_records(joined)
+
+
 def assemble(
     selected: Iterable[example_builder.RecordBatch],
     data: config.DataConfig,
@@ -123,21 +152,10 @@ def assemble(
     Raises:
       ValueError: a record is not one that `example_proto` writes.
     """
-    parts = [part for part in selected if len(part.keys)]
     tokens, masked = np.zeros((2, vocab_size), np.int64)
-    if not parts:
+    batch = merge(selected)
+    if not len(batch.keys):
         return np.empty(0, np.uint8), 0, tokens, masked
-    offsets = np.cumsum([0] + [len(part.data) for part in parts])
-    ends = [p.ends + o for p, o in zip(parts, offsets[:-1], strict=True)]
-    joined = example_builder.RecordBatch(
-        np.concatenate([part.data for part in parts]),
-        np.concatenate(ends),
-        np.concatenate([part.keys for part in parts]),
-        np.concatenate([part.documents for part in parts]),
-    )
-    del parts  # at most two copies of a shard are in memory
-    batch = example_builder.sort_records(joined)
-    del joined
     starts = np.append(0, batch.ends[:-1])
     id_bytes = np.dtype(schema.id_dtype(vocab_size)).itemsize
     is_dynamic = data.masking == "dynamic"

@@ -68,9 +68,51 @@ def contents(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
+@pytest.fixture(params=["blocks", "runs"])
+def merging(request, monkeypatch):
+    """Whether the records of blocks are merged into runs, of several pieces each."""
+    if request.param == "runs":
+        monkeypatch.setattr(work_dir, "BLOCKS_PER_RUN", 4)
+        monkeypatch.setattr(work_dir, "PIECE_BYTES", 1 << 13)
+    return request.param
+
+
+@pytest.mark.slow
+def test_merged_runs_give_the_same_bytes(corpus, tmp_path, monkeypatch):
+    run(corpus, tmp_path / "blocks")
+    expected = contents(tmp_path / "blocks")
+    merge_run, merged = work_dir.WorkDir.merge_run, []
+
+    def note(self, number, has_dropped):
+        merge_run(self, number, has_dropped)
+        merged.append(sorted(os.listdir(self.path)))
+
+    monkeypatch.setattr(work_dir.WorkDir, "merge_run", note)
+    monkeypatch.setattr(work_dir, "PIECE_BYTES", 1 << 13)
+    for blocks_per_run in (1, 4, 7):
+        monkeypatch.setattr(work_dir, "BLOCKS_PER_RUN", blocks_per_run)
+        output = tmp_path / str(blocks_per_run)
+        run(corpus, output)
+        assert contents(output) == expected
+        names = merged[-1]
+        num_blocks = sum(name.endswith(".documents") for name in names)
+        num_runs = sum(name.endswith(".merged") for name in names)
+        assert num_runs == -(-num_blocks // blocks_per_run) > 2
+        # Each run has pieces, and the records of its blocks are gone.
+        records = [name for name in names if name.endswith(".records")]
+        assert all(name.startswith("run-") for name in records)
+        assert len(records) > num_runs
+
+
+def test_a_few_blocks_are_not_merged(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(work_dir.WorkDir, "merge_run", None)
+    monkeypatch.setattr(work_dir, "BLOCKS_PER_RUN", 100)
+    run(corpus, tmp_path / "out")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [(), ("data.pack_sequences=2",)])
-def test_bytes_are_the_same_for_1_2_and_7_workers(corpus, tmp_path, settings):
+def test_bytes_are_the_same_for_1_2_and_7_workers(corpus, tmp_path, merging, settings):
     manifest = run(corpus, tmp_path / "one", *settings)
     assert manifest.documents["dropped"] == {"exact_duplicate": 20}
     one = contents(tmp_path / "one")
@@ -82,7 +124,7 @@ def test_bytes_are_the_same_for_1_2_and_7_workers(corpus, tmp_path, settings):
 
 
 def test_a_run_that_crashes_anywhere_resumes_and_ends_in_the_same_bytes(
-    corpus, tmp_path, monkeypatch
+    corpus, tmp_path, merging, monkeypatch
 ):
     """It crashes before each renaming in turn: of blocks, shards and final files."""
     run(corpus, tmp_path / "whole")
@@ -252,7 +294,7 @@ def test_a_full_disk_is_reported_and_finished_work_stays(corpus, tmp_path, monke
 
 
 def test_a_run_that_crashes_while_it_removes_old_work_mixes_nothing(
-    corpus, tmp_path, monkeypatch
+    merging, corpus, tmp_path, monkeypatch
 ):
     run(corpus, tmp_path / "whole", "data.seed=2")
     whole = contents(tmp_path / "whole")
@@ -281,7 +323,7 @@ def test_a_run_that_crashes_while_it_removes_old_work_mixes_nothing(
 
 
 def test_a_crash_while_changed_groups_are_removed_mixes_nothing(
-    corpus, tmp_path, monkeypatch
+    merging, corpus, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
         patch.setattr(local_run, "_make_shards", _crash)
