@@ -1,0 +1,53 @@
+"""The simulated corpora: their sizes, and that merging bounds what is read."""
+
+import json
+
+from data_prep import bench_shards
+from data_prep.benchmarks import simulated_blocks
+from data_prep.pipeline import record_file, work_dir
+from tests.support import binaries, small_run
+
+
+def costs_of(folder, *flags):
+    small_run.write_corpus(folder / "text.txt", num_documents=400)
+    binaries.run(
+        bench_shards,
+        "--config=",
+        *(f"--set={override}" for override in small_run.OVERRIDES),
+        *(f"--input={folder}/text.txt", f"--vocab_model={small_run.VOCAB}"),
+        *(f"--work_dir={folder}", "--kilobytes=16", f"--json={folder}/costs.json"),
+        *flags,
+    )
+    return json.loads((folder / "costs.json").read_text())
+
+
+def test_each_corpus_has_all_records_of_its_blocks(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(simulated_blocks, "_HELDOUT_RATE", 0.2)
+    few, many = costs_of(tmp_path, "--blocks=6,60", "--blocks_per_run=20")
+    fields = simulated_blocks.Cost._fields
+    names = ("num_blocks", "num_runs", "num_records", "num_shards")
+    places = [fields.index(name) for name in names]
+    assert [few[place] for place in places[:2]] == [6, 0]
+    assert [many[place] for place in places[:2]] == [60, 3]
+    assert many[places[2]] == 10 * few[places[2]] > 0
+    assert "ratio" in capsys.readouterr().out
+    # Constants are as before.
+    assert record_file.CHUNK_BYTES == 256 << 10
+    assert work_dir.PIECE_BYTES == 64 << 20
+
+
+def test_nothing_is_merged_with_0(tmp_path):
+    (cost,) = costs_of(tmp_path, "--blocks=300", "--blocks_per_run=0")
+    assert cost[simulated_blocks.Cost._fields.index("num_runs")] == 0
+
+
+def test_a_text_that_is_too_short_is_an_error(tmp_path, capsys):
+    small_run.write_corpus(tmp_path / "text.txt", num_documents=3)
+    error = binaries.error_of(
+        capsys,
+        bench_shards,
+        "--config=",
+        *(f"--set={override}" for override in small_run.OVERRIDES),
+        *(f"--input={tmp_path}/text.txt", f"--vocab_model={small_run.VOCAB}"),
+    )
+    assert error.startswith("--input must give 262,144 bytes of records; it gives ")
