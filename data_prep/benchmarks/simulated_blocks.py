@@ -62,7 +62,7 @@ class _SameRecords(block_processor.BlockProcessor):
 
     def process(
         self, block: blocks_lib.Block
-    ) -> tuple[block_processor.BlockDocuments, list[example_builder.RecordBatch]]:
+    ) -> tuple[block_processor.BlockDocuments, Iterator[example_builder.RecordBatch]]:
         """Returns no documents, and the records."""
         rng = np.random.default_rng(block.number)
         keys = rng.integers(0, 1 << 63, len(self._batch.keys), np.uint64)
@@ -77,7 +77,7 @@ class _SameRecords(block_processor.BlockProcessor):
             counts=np.empty((0, 0), np.int64),
             tallies=collections.Counter(),
         )
-        return documents, [self._batch._replace(keys=np.sort(keys))]
+        return documents, iter([self._batch._replace(keys=np.sort(keys))])
 
 
 def make_records(

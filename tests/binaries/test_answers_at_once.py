@@ -54,6 +54,7 @@ WRONG_SETTING = {
         *("--data_dir=gs://b/records", "--model_dir=gs://b/run"),
     ),
     "data_prep.bench_data": (),
+    "data_prep.bench_shards": ("--input={file}", "--vocab_model={file}"),
     "data_prep.create_pretraining_data": ("--input={file}", *_CORPUS),
     "data_prep.train_vocab": ("--input={file}", "--output={new}"),
 }
@@ -87,6 +88,7 @@ MISSING_FILE = {
         "--config={absent}.py",
     ),
     "data_prep.bench_data": ("--input={absent}",),
+    "data_prep.bench_shards": ("--input={absent}", "--vocab_model={file}"),
     "data_prep.create_pretraining_data": ("--input={absent}", *_CORPUS),
     "data_prep.inspect_records": ("{absent}",),
     "data_prep.train_vocab": ("--input={absent}", "--output={new}"),
