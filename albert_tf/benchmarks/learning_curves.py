@@ -260,13 +260,15 @@ class _OurRun:
     def _start(
         self, model_dir: str, num_steps: int, every: int
     ) -> turns.PausableProcess:
-        share = self._config.optimizer.decay_steps / self._config.train.num_steps
+        # The recipe's schedule, with the same shares of its steps.
+        share = num_steps / self._config.train.num_steps
+        adam = self._config.optimizer
         config = config_io.override(
             self._config,
             [
                 f"train.num_steps={num_steps}",
-                f"optimizer.decay_steps={math.ceil(share * num_steps)}",
-                f"optimizer.warmup_steps={_warmup_steps(num_steps)}",
+                f"optimizer.decay_steps={math.ceil(share * adam.decay_steps)}",
+                f"optimizer.warmup_steps={int(share * adam.warmup_steps)}",
                 f"train.save_every_steps={every}",
                 f"train.eval_every_steps={every}",
                 f"train.keep_checkpoints={num_steps}",
