@@ -44,18 +44,19 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
             "Requests per second of an address; more get 429.",
         ),
         ("max_batch_size", "Texts in a batch."),
-        ("max_queue", "Texts that may wait; more get 503."),
+        ("max_batch_tokens", "Tokens in a batch, about, with padding."),
+        ("max_queue_tokens", "Tokens that may wait, about; more get 503."),
     ):
         flags.DEFINE_integer(
             name, getattr(default, name), text, 1, flag_values=flag_values
         )
-    flags.DEFINE_float(
-        "max_wait_ms",
-        default.max_wait_ms,
-        "How long a text waits for others to fill a batch.",
-        0,
-        flag_values=flag_values,
-    )
+    for name, text in (
+        ("max_wait_ms", "How long a text waits for others to fill a batch."),
+        ("timeout_ms", "How long a request may take; after that it gets 503."),
+    ):
+        flags.DEFINE_float(
+            name, getattr(default, name), text, 0, flag_values=flag_values
+        )
     flags.mark_flags_as_required(["saved_model"], flag_values)
 
 

@@ -17,10 +17,13 @@ from albert_tf.web import (
     page,
     schemas,
     service,
+    sizes,
 )
 from albert_tf.web import settings as settings_lib
 
 _PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/model")
+# Nobody reads it, but the metrics count it. The number is nginx's.
+_CLIENT_LEFT = 499
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse, "description": description}
@@ -29,7 +32,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         (413, "The body has too many bytes."),
         (422, "The body is not JSON, or does not fit the schema."),
         (429, "Too many requests from this address; Retry-After says when."),
-        (503, "Too many texts wait, or the model is being loaded."),
+        (503, "Too much waits, it took too long, or the model is being loaded."),
     )
 }
 
@@ -38,6 +41,7 @@ def create(
     load: Callable[[], Mapping[str, model.Function]],
     settings: settings_lib.ServerSettings,
     on_loaded: Callable[[BaseException | None], None],
+    lengths: sizes.Lengths = sizes.DEFAULT_LENGTHS,
 ) -> fastapi.FastAPI:
     """The server as an ASGI application, which loads its model when it starts.
 
@@ -45,6 +49,7 @@ def create(
       load: returns the model's functions by signature; called in a thread.
       settings: limits and batching.
       on_loaded: called once, with None or the error that loading raised.
+      lengths: of the model.
     """
     counted = metrics.Metrics()
     served = service.Service(settings, counted)
@@ -55,7 +60,7 @@ def create(
         if isinstance(found, BaseException):
             on_loaded(found)
             return
-        served.open(found)
+        served.open(found, lengths)
         _add_endpoints(app, served)
         on_loaded(None)
 
@@ -104,12 +109,27 @@ def _add_endpoints(app: fastapi.FastAPI, served: service.Service) -> None:
 
 
 def _route(endpoint: schemas.Endpoint, served: service.Service) -> Callable:
-    async def ask(body):
-        return {"answers": await served.ask(endpoint.name, body.items())}
+    async def ask(body, request: fastapi.Request):
+        asked = asyncio.ensure_future(served.ask(endpoint.name, body.items()))
+        left = asyncio.ensure_future(_disconnection(request))
+        try:
+            await asyncio.wait((asked, left), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                return responses.Response(status_code=_CLIENT_LEFT)
+            return {"answers": asked.result()}
+        finally:
+            asked.cancel()  # so that nothing is computed that nobody waits for
+            left.cancel()
 
     # The framework reads the type of the body here.
     ask.__annotations__["body"] = endpoint.request
     return ask
+
+
+async def _disconnection(request: fastapi.Request) -> None:
+    """Returns when the client has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _add_pages(app: fastapi.FastAPI) -> None:

@@ -1,11 +1,21 @@
-"""Batches of items from many callers: a queue, and a thread that runs batches."""
+"""Batches of items from many callers: a queue, and a thread that runs batches.
 
-import collections
+The queue and the batches are bounded by tokens, since these, and not the number of
+texts, are what the model computes. A batch is padded to its longest item, so it takes
+items of like lengths.
+"""
+
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple
+
+from albert_tf.web import sizes
+
+# The longest item of a batch has at most so many times the tokens of the shortest.
+_MAX_LENGTH_RATIO = 2.0
 
 
 class QueueFull(RuntimeError):
@@ -16,25 +26,58 @@ class BatcherClosed(RuntimeError):
     """The batcher accepts no more items."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of batches and of the queue.
+
+    Attributes:
+      max_batch_size: items in a batch.
+      max_batch_tokens: tokens of a batch, padding included; a larger item is a batch by
+        itself.
+      max_wait_ms: how long an item waits for others.
+      max_queue_tokens: tokens that may wait. What is more than that in one submission
+        is accepted if nothing waits.
+    """
+
+    max_batch_size: int
+    max_batch_tokens: int
+    max_wait_ms: float
+    max_queue_tokens: int
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            least = 0 if field.name == "max_wait_ms" else 1
+            value = getattr(self, field.name)
+            if value < least:
+                raise ValueError(
+                    f"{field.name} must be {least} or more; received {value}"
+                )
+
+
 class _Entry(NamedTuple):
     item: Any
+    size: sizes.Size
     arrived: float  # seconds of the monotonic clock
     future: futures.Future
+
+
+def _unit(item: Any) -> sizes.Size:
+    return sizes.Size(1, 1)
 
 
 class RequestBatcher:
     """Runs a function on batches of items from many callers.
 
-    A batch is run when it is full, or when its first item has waited `max_wait_ms`.
-    Items that arrive while a batch is run go into the next ones.
+    A batch is run when it is full, or when the oldest item has waited `max_wait_ms`; it
+    has that item, and others of like lengths. Items that arrive while a batch is run go
+    into the next ones. An item whose future is cancelled is not run, and makes room.
     """
 
     def __init__(
         self,
         run: Callable[[Sequence[Any]], Sequence[Any]],
-        max_batch_size: int,
-        max_wait_ms: float,
-        max_queue: int,
+        limits: Limits,
+        size_of: sizes.SizeOf = _unit,
         on_batch: Callable[[int], None] = lambda size: None,
     ):
         """Starts the thread.
@@ -42,27 +85,15 @@ class RequestBatcher:
         Args:
           run: from a list of items to a list of their results; a result that is an
             exception is raised to the caller of that item only.
-          max_batch_size: items in a batch.
-          max_wait_ms: how long an item waits for others.
-          max_queue: items that may wait.
-          on_batch: called with the size of each batch, in the thread.
-
-        Raises:
-          ValueError: a size is below 1, or the wait below 0.
+          limits: of batches and of the queue.
+          size_of: returns the size of an item; by default all are one token.
+          on_batch: called with the number of items of each batch, in the thread.
         """
-        for name, value, least in (
-            ("max_batch_size", max_batch_size, 1),
-            ("max_wait_ms", max_wait_ms, 0),
-            ("max_queue", max_queue, 1),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be {least} or more; received {value}")
         self._run = run
-        self._max_batch_size = max_batch_size
-        self._max_wait = max_wait_ms / 1000
-        self._max_queue = max_queue
+        self._limits = limits
+        self._size_of = size_of
         self._on_batch = on_batch
-        self._waiting: collections.deque[_Entry] = collections.deque()
+        self._waiting: list[_Entry] = []
         self._changed = threading.Condition()
         self._is_closed = False
         # A future of the pool captures whatever `run` raises, so that no error ends the
@@ -74,7 +105,12 @@ class RequestBatcher:
     @property
     def num_waiting(self) -> int:
         """Number of items that wait, without those that are being run."""
-        return len(self._waiting)
+        return len(self._still_wanted())
+
+    @property
+    def num_tokens_waiting(self) -> int:
+        """Their tokens."""
+        return sum(entry.size.tokens for entry in self._still_wanted())
 
     def submit(self, items: Sequence[Any]) -> list[futures.Future]:
         """Queues all items or none.
@@ -87,15 +123,20 @@ class RequestBatcher:
           BatcherClosed: the batcher was closed.
         """
         now = time.monotonic()
-        entries = [_Entry(item, now, futures.Future()) for item in items]
+        entries = [
+            _Entry(item, self._size_of(item), now, futures.Future()) for item in items
+        ]
+        tokens = sum(entry.size.tokens for entry in entries)
+        most = self._limits.max_queue_tokens
         with self._changed:
             if self._is_closed:
                 raise BatcherClosed("the server is stopping; try again later")
-            if len(self._waiting) + len(entries) > self._max_queue:
+            self._waiting = self._still_wanted()
+            before = self.num_tokens_waiting
+            if before and before + tokens > most:
                 raise QueueFull(
-                    f"at most {self._max_queue} texts may wait, and "
-                    f"{len(self._waiting)} do; received {len(entries)} more. Try again "
-                    "later"
+                    f"about {most} tokens may wait, and {before} do; received {tokens} "
+                    "more. Try again later"
                 )
             self._waiting.extend(entries)
             self._changed.notify()
@@ -109,26 +150,60 @@ class RequestBatcher:
         self._thread.join()
         self._pool.shutdown()
 
+    def _still_wanted(self) -> list[_Entry]:
+        """Those that wait, without those whose caller has left."""
+        return [entry for entry in self._waiting if not entry.future.cancelled()]
+
     def _work(self) -> None:
-        while entries := self._next_batch():
-            # A caller that disconnected has cancelled its future.
+        while (entries := self._next_batch()) is not None:
             entries = [e for e in entries if e.future.set_running_or_notify_cancel()]
             if entries:
                 self._run_batch(entries)
 
-    def _next_batch(self) -> list[_Entry]:
-        """The next batch; empty when the batcher is closed and all items are done."""
+    def _next_batch(self) -> list[_Entry] | None:
+        """The next batch; None when the batcher is closed and all items are done."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            self._waiting = self._still_wanted()
             if not self._waiting:
-                return []
-            deadline = self._waiting[0].arrived + self._max_wait
+                return None if self._is_closed else []
+            deadline = self._waiting[0].arrived + self._limits.max_wait_ms / 1000
             self._changed.wait_for(
-                lambda: len(self._waiting) >= self._max_batch_size or self._is_closed,
+                lambda: self._has_full_batch() or self._is_closed,
                 timeout=max(deadline - time.monotonic(), 0),
             )
-            size = min(len(self._waiting), self._max_batch_size)
-            return [self._waiting.popleft() for _ in range(size)]
+            batch = self._choose()
+            chosen = {id(entry) for entry in batch}
+            self._waiting = [e for e in self._waiting if id(e) not in chosen]
+            return batch
+
+    def _has_full_batch(self) -> bool:
+        return (
+            len(self._waiting) >= self._limits.max_batch_size
+            or self.num_tokens_waiting >= self._limits.max_batch_tokens
+        )
+
+    def _choose(self) -> list[_Entry]:
+        """The oldest item and others of like lengths, in the order of their arrival."""
+        oldest = self._waiting[0].size.length
+
+        def difference(place: int) -> tuple[int, int]:
+            return abs(self._waiting[place].size.length - oldest), place
+
+        chosen: list[int] = []
+        rows = longest = 0
+        shortest = oldest
+        for place in sorted(range(len(self._waiting)), key=difference):
+            size = self._waiting[place].size
+            high, low = max(longest, size.length), min(shortest, size.length)
+            is_larger = (rows + size.rows) * high > self._limits.max_batch_tokens
+            if chosen and (is_larger or high > _MAX_LENGTH_RATIO * low):
+                continue
+            chosen.append(place)
+            rows, longest, shortest = rows + size.rows, high, low
+            if len(chosen) == self._limits.max_batch_size:
+                break
+        return [self._waiting[place] for place in sorted(chosen)]
 
     def _run_batch(self, entries: Sequence[_Entry]) -> None:
         self._on_batch(len(entries))

@@ -52,7 +52,12 @@ def handle(
     app.exception_handler(http_exceptions.HTTPException)(http_error)
     app.exception_handler(exceptions.RequestValidationError)(invalid)
     app.exception_handler(model.Unanswerable)(unanswerable)
-    for kind in (batching.QueueFull, batching.BatcherClosed, service.NotReady):
+    for kind in (
+        batching.QueueFull,
+        batching.BatcherClosed,
+        service.NotReady,
+        service.TooLate,
+    ):
         app.exception_handler(kind)(busy)
     app.exception_handler(500)(fault)
 

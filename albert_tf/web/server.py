@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import uvicorn
 
 from albert_tf.web import app as app_lib
-from albert_tf.web import model
+from albert_tf.web import model, sizes
 from albert_tf.web import settings as settings_lib
 
 # Time to answer the current requests when the server is stopped.
@@ -88,7 +88,12 @@ def serve(
         elif not server.should_exit:
             print(f"ready at {url_of(listening)}", flush=True)
 
-    app = app_lib.create(lambda: model.load(saved_model), settings, on_loaded)
+    app = app_lib.create(
+        lambda: model.load(saved_model),
+        settings,
+        on_loaded,
+        sizes.read_lengths(saved_model),
+    )
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.web import batching, metrics, model, schemas
+from albert_tf.web import batching, metrics, model, schemas, sizes
 from albert_tf.web import settings as settings_lib
 
 LOADING = "the model is not loaded; try again in a few seconds"
@@ -12,6 +12,10 @@ LOADING = "the model is not loaded; try again in a few seconds"
 
 class NotReady(RuntimeError):
     """The model is not loaded yet."""
+
+
+class TooLate(RuntimeError):
+    """A request took longer than it may."""
 
 
 class Service:
@@ -22,6 +26,12 @@ class Service:
         settings: settings_lib.ServerSettings,
         server_metrics: metrics.Metrics,
     ):
+        """Answers nothing yet.
+
+        Args:
+          settings: limits and batching.
+          server_metrics: count batches, and what waits.
+        """
         self._settings = settings
         self._metrics = server_metrics
         self._batchers: dict[str, batching.RequestBatcher] = {}
@@ -36,24 +46,39 @@ class Service:
         """Returns whether the model is loaded and the server is not stopping."""
         return bool(self._batchers)
 
-    def open(self, functions: Mapping[str, model.Function]) -> None:
+    def open(
+        self,
+        functions: Mapping[str, model.Function],
+        lengths: sizes.Lengths = sizes.DEFAULT_LENGTHS,
+    ) -> None:
         """Starts to answer.
 
         Args:
           functions: by signature, from web.model.
+          lengths: of the model.
         """
         for endpoint in schemas.ENDPOINTS:
             if endpoint.signature in functions:
-                self._open_endpoint(endpoint.name, functions[endpoint.signature])
+                self._open_endpoint(
+                    endpoint.name,
+                    functions[endpoint.signature],
+                    sizes.size_of(endpoint.signature, lengths),
+                )
 
-    def _open_endpoint(self, name: str, function: model.Function) -> None:
+    def _open_endpoint(
+        self, name: str, function: model.Function, size_of: sizes.SizeOf
+    ) -> None:
         # The queue exists only after the batcher was created.
         on_batch = self._metrics.watch_queue(name, lambda: self._num_waiting(name))
         self._batchers[name] = batching.RequestBatcher(
             function,
-            self._settings.max_batch_size,
-            self._settings.max_wait_ms,
-            self._settings.max_queue,
+            batching.Limits(
+                self._settings.max_batch_size,
+                self._settings.max_batch_tokens,
+                self._settings.max_wait_ms,
+                self._settings.max_queue_tokens,
+            ),
+            size_of,
             on_batch,
         )
 
@@ -66,13 +91,25 @@ class Service:
 
         Raises:
           NotReady: the model is not loaded, or the server is stopping.
+          TooLate: they took longer than `timeout_ms`.
           batching.QueueFull: too many items wait.
           model.Unanswerable: an item cannot be answered.
         """
         if name not in self._batchers:
             raise NotReady(LOADING)
         futures = self._batchers[name].submit(items)
-        return await asyncio.gather(*map(asyncio.wrap_future, futures))
+        seconds = self._settings.timeout_ms / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.gather(*map(asyncio.wrap_future, futures))
+        except TimeoutError as error:
+            raise TooLate(
+                f"a request may take {seconds:g} s; this one took longer, because of "
+                "its size or of others before it. Try again later, or send fewer texts"
+            ) from error
+        finally:
+            for future in futures:
+                future.cancel()  # nobody waits for what is not computed yet
 
     def close(self) -> None:
         """Answers the waiting items, and ends the threads."""

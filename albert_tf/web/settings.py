@@ -18,24 +18,26 @@ class ServerSettings:
       max_body_bytes: of a request; larger ones are refused before they are parsed.
       requests_per_second: of one client address.
       max_batch_size: texts in a batch.
+      max_batch_tokens: tokens in a batch, about, with padding.
       max_wait_ms: how long a text waits for others to fill a batch.
-      max_queue: texts that may wait, for each endpoint.
+      max_queue_tokens: tokens that may wait, about, for each endpoint.
+      timeout_ms: how long a request may take; then it is refused, and what of it was
+        not computed yet never is.
     """
 
     max_body_bytes: int = 512 * 1024
     requests_per_second: int = 50
     max_batch_size: int = 32
+    max_batch_tokens: int = 8192
     max_wait_ms: float = 5.0
-    max_queue: int = 1024
+    max_queue_tokens: int = 131072
+    timeout_ms: float = 30_000.0
 
     def __post_init__(self):
-        minimums = {"max_wait_ms": 0, "max_queue": MAX_TEXTS}
         for field in dataclasses.fields(self):
-            minimum = minimums[field.name] if field.name in minimums else 1
+            minimum = 0 if field.name == "max_wait_ms" else 1
             value = getattr(self, field.name)
             if value < minimum:
-                reason = ", so that large requests fit" if minimum > 1 else ""
                 raise ValueError(
-                    f"--{field.name} must be {minimum} or more{reason}; received "
-                    f"{value}"
+                    f"--{field.name} must be {minimum} or more; received {value}"
                 )

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from albert_tf.web import batching
+from albert_tf.web import batching, sizes
 
 TIMEOUT = 60  # seconds; a test that waits longer has failed
 
@@ -25,6 +25,17 @@ class Gate:
         return [item * 10 for item in items]
 
 
+def limits(max_batch_size, max_wait_ms=0, max_queue_tokens=1000, max_batch_tokens=1000):
+    return batching.Limits(
+        max_batch_size, max_batch_tokens, max_wait_ms, max_queue_tokens
+    )
+
+
+def by_length(item):
+    """An item that is a number: a row of so many tokens."""
+    return sizes.Size(1, item)
+
+
 @pytest.fixture
 def gate():
     made = Gate()
@@ -38,7 +49,7 @@ def results(futures):
 
 def test_what_waits_is_run_in_order_in_batches_no_larger_than_allowed(gate):
     sizes = []
-    batcher = batching.RequestBatcher(gate, 3, 0, 100, sizes.append)
+    batcher = batching.RequestBatcher(gate, limits(3, 0, 100), on_batch=sizes.append)
     first = batcher.submit([1])
     assert gate.started.wait(TIMEOUT)
     later = [batcher.submit(items) for items in ([2, 3], [4], [5, 6, 7, 8])]
@@ -54,7 +65,7 @@ def test_what_waits_is_run_in_order_in_batches_no_larger_than_allowed(gate):
 
 def test_an_item_waits_for_others_until_the_batch_is_full(gate):
     gate.released.set()
-    batcher = batching.RequestBatcher(gate, 2, TIMEOUT * 1000, 100)
+    batcher = batching.RequestBatcher(gate, limits(2, TIMEOUT * 1000, 100))
     start = time.monotonic()
     one, other = batcher.submit([1]), batcher.submit([2])
     assert results(one + other) == [10, 20]
@@ -65,7 +76,7 @@ def test_an_item_waits_for_others_until_the_batch_is_full(gate):
 
 def test_an_item_waits_no_longer_than_allowed(gate):
     gate.released.set()
-    batcher = batching.RequestBatcher(gate, 100, 200, 100)
+    batcher = batching.RequestBatcher(gate, limits(100, 200, 100))
     start = time.monotonic()
     assert results(batcher.submit([1])) == [10]
     assert 0.2 <= time.monotonic() - start < TIMEOUT / 2
@@ -73,11 +84,11 @@ def test_an_item_waits_no_longer_than_allowed(gate):
 
 
 def test_a_full_queue_takes_all_of_a_request_or_nothing(gate):
-    batcher = batching.RequestBatcher(gate, 1, 0, 3)
+    batcher = batching.RequestBatcher(gate, limits(1, 0, 3))
     first = batcher.submit([1])
     assert gate.started.wait(TIMEOUT)
     waiting = batcher.submit([2, 3])
-    with pytest.raises(batching.QueueFull, match="at most 3 .* 2 do; received 2 more"):
+    with pytest.raises(batching.QueueFull, match="about 3 .* 2 do; received 2 more"):
         batcher.submit([4, 5])
     assert batcher.num_waiting == 2
     last = batcher.submit([6])
@@ -93,7 +104,7 @@ def test_an_item_that_breaks_the_function_affects_no_other():
         calls.append(list(items))
         return [1 / item for item in items]
 
-    batcher = batching.RequestBatcher(invert, 4, TIMEOUT * 1000, 100)
+    batcher = batching.RequestBatcher(invert, limits(4, TIMEOUT * 1000, 100))
     good, bad, better = (batcher.submit(items) for items in ([2, 4], [0], [8]))
     assert results(good) == [0.5, 0.25]
     assert results(better) == [0.125]
@@ -111,7 +122,7 @@ def test_a_result_that_is_an_error_is_raised_to_its_caller_alone():
         calls.append(len(items))
         return [item if item > 0 else ValueError(f"got {item}") for item in items]
 
-    batcher = batching.RequestBatcher(run, 3, TIMEOUT * 1000, 100)
+    batcher = batching.RequestBatcher(run, limits(3, TIMEOUT * 1000, 100))
     good, bad, better = batcher.submit([1, -2, 3])
     assert results([good, better]) == [1, 3]
     with pytest.raises(ValueError, match="got -2"):
@@ -121,14 +132,14 @@ def test_a_result_that_is_an_error_is_raised_to_its_caller_alone():
 
 
 def test_a_function_that_gives_too_few_results_is_a_fault_of_its_own():
-    batcher = batching.RequestBatcher(lambda items: [], 4, 0, 100)
+    batcher = batching.RequestBatcher(lambda items: [], limits(4, 0, 100))
     error = batcher.submit([1])[0].exception(TIMEOUT)
     assert isinstance(error, RuntimeError) and "each of 1 items" in str(error)
     batcher.close()
 
 
 def test_a_cancelled_item_is_not_run(gate):
-    batcher = batching.RequestBatcher(gate, 2, 0, 100)
+    batcher = batching.RequestBatcher(gate, limits(2, 0, 100))
     first = batcher.submit([1])
     assert gate.started.wait(TIMEOUT)
     gone, kept = batcher.submit([2, 3])
@@ -140,7 +151,7 @@ def test_a_cancelled_item_is_not_run(gate):
 
 
 def test_closing_answers_waiting_items_and_refuses_more(gate):
-    batcher = batching.RequestBatcher(gate, 2, TIMEOUT * 1000, 100)
+    batcher = batching.RequestBatcher(gate, limits(2, TIMEOUT * 1000, 100))
     waiting = batcher.submit([1, 2, 3])
     closing = threading.Thread(target=batcher.close)
     closing.start()
@@ -153,13 +164,79 @@ def test_closing_answers_waiting_items_and_refuses_more(gate):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    ("values", "message"),
     [
-        ((0, 0, 1), "max_batch_size must be 1 or more; received 0"),
-        ((1, -1, 1), "max_wait_ms must be 0 or more; received -1"),
-        ((1, 0, 0), "max_queue must be 1 or more; received 0"),
+        ((0, 1, 0, 1), "max_batch_size must be 1 or more; received 0"),
+        ((1, 0, 0, 1), "max_batch_tokens must be 1 or more; received 0"),
+        ((1, 1, -1, 1), "max_wait_ms must be 0 or more; received -1"),
+        ((1, 1, 0, 0), "max_queue_tokens must be 1 or more; received 0"),
     ],
 )
-def test_invalid_sizes_are_refused(sizes, message):
+def test_invalid_limits_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
-        batching.RequestBatcher(list, *sizes)
+        batching.Limits(*values)
+
+
+def test_a_batch_has_items_of_like_lengths_and_the_oldest_first(gate):
+    batcher = batching.RequestBatcher(gate, limits(4), by_length)
+    first = batcher.submit([1])
+    assert gate.started.wait(TIMEOUT)
+    # The oldest has 10 tokens: with it go those of 5 to 20, the nearest first.
+    later = batcher.submit([10, 100, 19, 9, 90, 11, 12, 3])
+    gate.released.set()
+    assert results(first + later) == [10, 100, 1000, 190, 90, 900, 110, 120, 30]
+    batcher.close()
+    assert gate.batches == [[1], [10, 9, 11, 12], [100, 90], [19], [3]]
+
+
+def test_a_batch_has_no_more_tokens_than_allowed_with_padding(gate):
+    batcher = batching.RequestBatcher(gate, limits(100, max_batch_tokens=40), by_length)
+    first = batcher.submit([1])
+    assert gate.started.wait(TIMEOUT)
+    later = batcher.submit([10, 10, 12, 10, 10, 50, 13, 13])
+    gate.released.set()
+    results(first + later)
+    batcher.close()
+    # Four of 10 are 40 tokens; of 12 and 13 fit three; 50 are alone.
+    assert gate.batches == [[1], [10, 10, 10, 10], [12, 13, 13], [50]]
+
+
+def test_rows_of_an_item_count(gate):
+    batcher = batching.RequestBatcher(
+        gate, limits(100, max_batch_tokens=60), lambda item: sizes.Size(item, 10)
+    )
+    first = batcher.submit([1])
+    assert gate.started.wait(TIMEOUT)
+    later = batcher.submit([3, 4, 2, 1])
+    gate.released.set()
+    results(first + later)
+    batcher.close()
+    assert gate.batches == [[1], [3, 2, 1], [4]]
+
+
+def test_the_queue_is_bounded_by_tokens(gate):
+    batcher = batching.RequestBatcher(gate, limits(1, max_queue_tokens=50), by_length)
+    first = batcher.submit([1])
+    assert gate.started.wait(TIMEOUT)
+    # What is larger than the queue is accepted while nothing waits.
+    large = batcher.submit([40, 60])
+    assert batcher.num_tokens_waiting == 100
+    message = "about 50 tokens may wait, and 100 do; received 5 more"
+    with pytest.raises(batching.QueueFull, match=message):
+        batcher.submit([5])
+    assert large[1].cancel()
+    assert (batcher.num_waiting, batcher.num_tokens_waiting) == (1, 40)
+    small = batcher.submit([5])
+    gate.released.set()
+    assert results([first[0], large[0], small[0]]) == [10, 400, 50]
+    batcher.close()
+    assert gate.batches == [[1], [40], [5]]
+
+
+def test_a_queue_whose_callers_have_all_left_runs_nothing(gate):
+    batcher = batching.RequestBatcher(gate, limits(10, 200), by_length)
+    assert all(future.cancel() for future in batcher.submit([5, 6]))
+    gate.released.set()
+    assert results(batcher.submit([7])) == [70]
+    batcher.close()
+    assert gate.batches == [[7]]
