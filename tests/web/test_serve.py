@@ -219,7 +219,12 @@ def test_200_requests_at_once_share_batches_and_get_their_own_answers():
 def test_a_text_that_cannot_be_answered_affects_no_other():
     functions = model.functions(small_serving.pretrained())
     fill = Counted(functions["fill_mask"])
-    bodies = [["a [MASK]"], ["long " * 30 + "[MASK]"], ["[MASK] b"]]
+    # Of like numbers of characters, so that they share a batch.
+    bodies = [
+        ["The river runs [MASK] a small lake near it."],
+        ["a " * 30 + "[MASK]"],
+        ["A train [MASK] the county and the old town."],
+    ]
     with web_server.running(
         lambda: {"fill_mask": fill}, max_batch_size=3, max_wait_ms=60_000
     ) as server:
