@@ -3,7 +3,8 @@ r"""Cost of a record after the blocks, for simulated corpora of several sizes.
   python -m data_prep.bench_shards --input='text/*.txt' --vocab_model=vocab.model
   python -m data_prep.bench_shards ... --blocks=500,2000 --blocks_per_run=0
 
-Merging and shards are timed in one process. With --blocks_per_run=0 nothing is merged.
+Merging and shards are timed in one process, in seconds of its core, which other load
+and waits for the disk do not change. With --blocks_per_run=0 nothing is merged.
 20,000 blocks of the default size need 5 GB of disk.
 """
 
