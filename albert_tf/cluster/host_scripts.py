@@ -100,7 +100,16 @@ def start(
       checks: arguments of `python -m albert_tf.doctor`.
       arguments: of `python -m albert_tf.pretrain`.
       environment: variables to set.
+
+    Raises:
+      ValueError: a value has more than one line.
     """
+    for value in (*checks, *arguments, *environment.values()):
+        if "\n" in value or "\r" in value:
+            # A line of it could end the file that the script writes.
+            raise ValueError(
+                f"a value for a host must be a single line; received {value!r:.100}"
+            )
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()
     )

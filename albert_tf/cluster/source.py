@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import tarfile
+import tempfile
 
 # Files that a run needs; not the tests, for example.
 PRODUCT = (
@@ -72,8 +73,11 @@ def pack(root: pathlib.Path, directory: pathlib.Path, config: str = "") -> pathl
     data = gzip.compress(buffer.getvalue(), mtime=0)
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     packed = directory / f"albert_tf-{digest[:12]}.tar.gz"
-    temporary = packed.with_name(f"{packed.name}.tmp{os.getpid()}")
-    temporary.write_bytes(data)
+    # A name that nobody can know: in a shared directory another user could have made a
+    # link of it.
+    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=packed.name)
+    with open(descriptor, "wb") as file:
+        file.write(data)
     os.replace(temporary, packed)
     return packed
 

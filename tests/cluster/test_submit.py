@@ -766,7 +766,7 @@ def host(tmp_path) -> pathlib.Path:
 
 
 def test_quotes_spaces_and_dollars_reach_the_training_as_they_are(host):
-    overrides = ('text.a=it\'s "so"', "text.b=$HOME `date` \\\\n *", "text.c=a\nb")
+    overrides = ('text.a=it\'s "so"', "text.b=$HOME `date` \\\\n *", "text.c=a\tb")
     training = plans.Training("configs/a b.py", overrides, "gs://d", "gs://m", "x")
     gpus = gpu_plan.GpuHosts("n", "z", "", "g", 1, 2, "m", "f", "p", False)
     command = gpu_plan.plan(gpus, training).start[1]
@@ -786,6 +786,15 @@ def test_quotes_spaces_and_dollars_reach_the_training_as_they_are(host):
         *("--data_dir=gs://d", "--model_dir=gs://m", "--strategy=multi_worker"),
     ]
     assert json.loads(tf_config)["task"] == {"type": "worker", "index": 1}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_a_value_of_several_lines_is_refused(end):
+    """A line of it could end the file that the script writes on the host."""
+    value = f"--set=text.field=a{end}END_OF_RUN_SH{end}touch x"
+    for given in (([], [value], {}), ([value], [], {}), ([], [], {"A": value})):
+        with pytest.raises(ValueError, match="must be a single line; received '--set"):
+            host_scripts.start(*given)
 
 
 def test_status_is_the_exit_code_running_or_lost(host):
@@ -859,6 +868,20 @@ def test_archive_holds_tracked_product_files_and_the_recipe(tmp_path, checkout):
     assert packed.read_bytes()[4:8] == bytes(4)  # gzip's time, in equal archives too
     (checkout / "albert_tf" / "pretrain.py").write_text("# changed\n")
     assert source.pack(checkout, tmp_path, str(recipe)) != packed
+
+
+def test_a_link_in_the_directory_of_the_archive_is_not_followed(tmp_path, checkout):
+    """Neither one of the final name, nor one of a name that could be foreseen."""
+    packed = source.pack(checkout, tmp_path)
+    content = packed.read_bytes()
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    packed.unlink()
+    packed.symlink_to(target)
+    packed.with_name(f"{packed.name}.tmp{os.getpid()}").symlink_to(target)
+    assert source.pack(checkout, tmp_path) == packed
+    assert target.read_text() == "mine"
+    assert not packed.is_symlink() and packed.read_bytes() == content
 
 
 def test_gpu_hosts_install_the_pinned_tensorflow_with_cuda(tmp_path, checkout):
