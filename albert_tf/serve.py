@@ -36,6 +36,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "Addresses of proxies whose X-Forwarded-For names the client.",
         flag_values,
     )
+    flags.DEFINE_list(
+        "allowed_hosts",
+        [],
+        "Names that clients use for the server, besides localhost and --host; * is all.",
+        flag_values,
+    )
     default = settings_lib.ServerSettings()
     for name, text in (
         ("max_body_bytes", "Bytes of a request; larger ones get 413."),
@@ -75,7 +81,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
         listening = server.listen(flag_values.host, flag_values.port)
         server.serve(
-            listening, flag_values.saved_model, settings, flag_values.trusted_proxies
+            listening,
+            flag_values.saved_model,
+            settings,
+            flag_values.trusted_proxies,
+            flag_values.allowed_hosts,
         )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
 
 import fastapi
@@ -29,6 +29,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse, "description": description}
     for status, description in (
         (400, "The body is not UTF-8."),
+        (403, "The request is for another host, or comes from a page of one."),
         (413, "The body has too many bytes."),
         (422, "The body is not JSON, or does not fit the schema."),
         (429, "Too many requests from this address; Retry-After says when."),
@@ -42,6 +43,7 @@ def create(
     settings: settings_lib.ServerSettings,
     on_loaded: Callable[[BaseException | None], None],
     lengths: sizes.Lengths = sizes.DEFAULT_LENGTHS,
+    allowed_hosts: Collection[str] = middleware.LOOPBACK_HOSTS,
 ) -> fastapi.FastAPI:
     """The server as an ASGI application, which loads its model when it starts.
 
@@ -50,6 +52,7 @@ def create(
       settings: limits and batching.
       on_loaded: called once, with None or the error that loading raised.
       lengths: of the model.
+      allowed_hosts: names and addresses that clients may use for the server.
     """
     counted = metrics.Metrics()
     served = service.Service(settings, counted)
@@ -88,6 +91,7 @@ def create(
     app.add_middleware(
         middleware.RateLimit, requests_per_second=settings.requests_per_second
     )
+    app.add_middleware(middleware.HostCheck, allowed_hosts=allowed_hosts)
     paths = {*_PATHS, *(endpoint.path for endpoint in schemas.ENDPOINTS)}
     app.add_middleware(middleware.RequestMetrics, counted=counted, paths=paths)
     return app

@@ -1,7 +1,8 @@
-"""Middleware: counts requests, and refuses those that are too many or too large."""
+"""Middleware: counts requests, and refuses those that are misdirected or too much."""
 
 import math
 import time
+import urllib.parse
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
@@ -17,6 +18,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 API_PREFIX = "/v1/"
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+ALL_HOSTS = "*"
+_HEALTH_PATHS = ("/healthz", "/readyz")
 # All unknown paths share one label; a label for each would exhaust the memory.
 OTHER = "other"
 
@@ -48,6 +52,49 @@ class RequestMetrics:
         finally:
             path = scope["path"] if scope["path"] in self._paths else OTHER
             self._counted.count_request(path, status, time.perf_counter() - started)
+
+
+class HostCheck:
+    """Refuses requests that are for another host, or come from a page of one.
+
+    A page elsewhere can let its own name point to this machine, and then a browser here
+    sends requests for that name (DNS rebinding). Health is told to everyone.
+    """
+
+    def __init__(self, app: App, allowed_hosts: Collection[str]):
+        """Takes names and addresses, without port; `ALL_HOSTS` allows every one."""
+        self._app = app
+        self._allowed = {host.lower() for host in allowed_hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or answers it with 403."""
+        checked = scope["type"] == "http" and scope["path"] not in _HEALTH_PATHS
+        if checked and ALL_HOSTS not in self._allowed:
+            headers = datastructures.Headers(scope=scope)
+            found = {"Host": _name(f"//{headers.get('host', '')}")}
+            if "origin" in headers:
+                found["Origin"] = _name(headers["origin"])
+            for header, name in found.items():
+                if name not in self._allowed:
+                    await self._refusal(header, name)(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, header: str, name: str) -> responses.Response:
+        message = (
+            f"the header {header} must name this server, one of "
+            f"{', '.join(sorted(self._allowed))}; received {name!r:.100}. The server's "
+            "--allowed_hosts adds names"
+        )
+        return responses.JSONResponse({"error": message}, 403)
+
+
+def _name(url: str) -> str:
+    """The host of a URL, in lower case and without port; empty if there is none."""
+    try:
+        return urllib.parse.urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 class SizeLimit:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import uvicorn
 
 from albert_tf.web import app as app_lib
-from albert_tf.web import model, sizes
+from albert_tf.web import middleware, model, sizes
 from albert_tf.web import settings as settings_lib
 
 # Time to answer the current requests when the server is stopped.
@@ -67,6 +67,7 @@ def serve(
     saved_model: str,
     settings: settings_lib.ServerSettings,
     trusted_proxies: Sequence[str],
+    allowed_hosts: Sequence[str] = (),
 ) -> None:
     """Loads a model and answers requests until a signal stops the server.
 
@@ -75,6 +76,8 @@ def serve(
       saved_model: folder of the SavedModel.
       settings: limits and batching.
       trusted_proxies: addresses of proxies whose X-Forwarded-For names the client.
+      allowed_hosts: names that clients may use for the server, besides those of the
+        loopback and the socket's address.
 
     Raises:
       ValueError: there is no SavedModel, or none with a known signature.
@@ -93,6 +96,7 @@ def serve(
         settings,
         on_loaded,
         sizes.read_lengths(saved_model),
+        {*middleware.LOOPBACK_HOSTS, listening.getsockname()[0], *allowed_hosts},
     )
     server = uvicorn.Server(
         uvicorn.Config(

@@ -4,11 +4,13 @@ import contextlib
 import http.client
 import json
 import threading
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import uvicorn
 
 from albert_tf.web import app as app_lib
+from albert_tf.web import middleware
 from albert_tf.web import server as server_lib
 from albert_tf.web import settings as settings_lib
 
@@ -65,19 +67,29 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(load, *, waits_for_model: bool = True, **settings: Any):
+def running(
+    load,
+    *,
+    waits_for_model: bool = True,
+    allowed_hosts: Collection[str] = middleware.LOOPBACK_HOSTS,
+    **settings: Any,
+):
     """A server in a thread of its own.
 
     Args:
       load: gives the functions by signature.
       waits_for_model: whether to come back only when the model is loaded.
+      allowed_hosts: as `app.create` takes them.
       **settings: what differs from the defaults; the rate is not limited.
     """
     settings = {"requests_per_second": 100_000, **settings}
     with server_lib.listen("127.0.0.1", 0) as listening:
         server = Server(listening.getsockname()[1])
         app = app_lib.create(
-            load, settings_lib.ServerSettings(**settings), server.on_loaded
+            load,
+            settings_lib.ServerSettings(**settings),
+            server.on_loaded,
+            allowed_hosts=allowed_hosts,
         )
         engine = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error"))
         thread = threading.Thread(target=engine.run, args=([listening],), daemon=True)

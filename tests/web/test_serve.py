@@ -338,6 +338,50 @@ def test_odd_texts_are_texts(pretrained, text):
     assert len(answer["masks"]) == text.count("[MASK]")
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost"}, 200),
+        ({"Host": "LocalHost:99"}, 200),
+        ({"Host": "[::1]:8000"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "127.0.0.1.evil.example:8000"}, 403),
+        ({"Host": "localhost@evil.example"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Host": ""}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_requests_for_other_hosts_and_from_other_pages_are_refused(
+    pretrained, headers, status
+):
+    headers = {**web_server.JSON, **headers}
+    reply = pretrained.send("POST", "/v1/fill-mask", MASKED, headers)
+    assert reply.status == status
+    if status == 403:
+        assert (
+            "must name this server, one of 127.0.0.1, ::1, loc" in reply.json["error"]
+        )
+    # Probes of a cluster use the address of the machine.
+    assert pretrained.send("GET", "/healthz", None, headers).status == 200
+
+
+def test_more_hosts_can_be_allowed():
+    for allowed, name in (
+        (("model.example",), "Model.example"),
+        (("*",), "any.example"),
+    ):
+        with web_server.running(
+            lambda: {"encode": upper}, allowed_hosts=allowed
+        ) as server:
+            headers = {**web_server.JSON, "Host": name}
+            reply = server.send("POST", "/v1/embeddings", body(texts=["a"]), headers)
+            assert reply.status == 200
+
+
 # ---- Limits ----
 
 
