@@ -39,7 +39,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list(
         "allowed_hosts",
         [],
-        "Names that clients use for the server, besides localhost and --host; * is all.",
+        "Names that clients may use for it, besides localhost and --host; * is all.",
         flag_values,
     )
     default = settings_lib.ServerSettings()

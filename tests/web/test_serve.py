@@ -362,20 +362,15 @@ def test_requests_for_other_hosts_and_from_other_pages_are_refused(
     reply = pretrained.send("POST", "/v1/fill-mask", MASKED, headers)
     assert reply.status == status
     if status == 403:
-        assert (
-            "must name this server, one of 127.0.0.1, ::1, loc" in reply.json["error"]
-        )
+        assert "must name this server, one of 127.0.0.1, " in reply.json["error"]
     # Probes of a cluster use the address of the machine.
     assert pretrained.send("GET", "/healthz", None, headers).status == 200
 
 
 def test_more_hosts_can_be_allowed():
-    for allowed, name in (
-        (("model.example",), "Model.example"),
-        (("*",), "any.example"),
-    ):
+    for allowed, name in (("model.example", "Model.example"), ("*", "any.example")):
         with web_server.running(
-            lambda: {"encode": upper}, allowed_hosts=allowed
+            lambda: {"encode": upper}, allowed_hosts=[allowed]
         ) as server:
             headers = {**web_server.JSON, "Host": name}
             reply = server.send("POST", "/v1/embeddings", body(texts=["a"]), headers)
@@ -444,7 +439,7 @@ def test_what_no_client_waits_for_is_not_computed(blocked):
             assert blocked.started.wait(web_server.TIMEOUT)
             sent = body(texts=["b", "c"])
             head = (
-                "POST /v1/embeddings HTTP/1.1\r\nHost: a\r\n"
+                "POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
                 "Content-Type: application/json\r\n"
                 f"Content-Length: {len(sent)}\r\n\r\n"
             )
