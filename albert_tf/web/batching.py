@@ -6,6 +6,7 @@ items of like lengths.
 """
 
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,9 +14,6 @@ from concurrent import futures
 from typing import Any, NamedTuple
 
 from albert_tf.web import sizes
-
-# The longest item of a batch has at most so many times the tokens of the shortest.
-_MAX_LENGTH_RATIO = 2.0
 
 
 class QueueFull(RuntimeError):
@@ -37,12 +35,15 @@ class Limits:
       max_wait_ms: how long an item waits for others.
       max_queue_tokens: tokens that may wait. What is more than that in one submission
         is accepted if nothing waits.
+      max_length_ratio: the longest item of a batch has at most so many times the tokens
+        of the shortest; infinity batches in the order of arrival.
     """
 
     max_batch_size: int
     max_batch_tokens: int
     max_wait_ms: float
     max_queue_tokens: int
+    max_length_ratio: float = 2.0
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -186,18 +187,19 @@ class RequestBatcher:
     def _choose(self) -> list[_Entry]:
         """The oldest item and others of like lengths, in the order of their arrival."""
         oldest = self._waiting[0].size.length
-
-        def difference(place: int) -> tuple[int, int]:
-            return abs(self._waiting[place].size.length - oldest), place
-
+        ratio = self._limits.max_length_ratio
+        places = list(range(len(self._waiting)))
+        if ratio < math.inf:
+            # Stable: among equally near ones the first comes first.
+            places.sort(key=lambda at: abs(self._waiting[at].size.length - oldest))
         chosen: list[int] = []
         rows = longest = 0
         shortest = oldest
-        for place in sorted(range(len(self._waiting)), key=difference):
+        for place in places:
             size = self._waiting[place].size
             high, low = max(longest, size.length), min(shortest, size.length)
             is_larger = (rows + size.rows) * high > self._limits.max_batch_tokens
-            if chosen and (is_larger or high > _MAX_LENGTH_RATIO * low):
+            if chosen and (is_larger or high > ratio * low):
                 continue
             chosen.append(place)
             rows, longest, shortest = rows + size.rows, high, low

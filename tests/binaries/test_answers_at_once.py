@@ -62,6 +62,7 @@ WRONG_SETTING = {
 MISSING_FILE = {
     "albert_tf.bench_learning": ("--data_dir={absent}", _NEW),
     "albert_tf.average_checkpoints": ("--model_dir={absent}", "--last=1", _NEW),
+    "albert_tf.bench_load": ("--saved_model={absent}",),
     "albert_tf.bench_packing": ("--config={absent}.py",),
     "albert_tf.bench_probe": ("--config={absent}.py",),
     "albert_tf.bench_serve": ("--model_dir={absent}",),
@@ -111,6 +112,8 @@ WRONG_VALUE = [
     ("albert_tf.export", ("--model_dir={run}", "--output_dir={run}"), "new or empty"),
     ("albert_tf.export", (*_RUN, "--form=lite", "--compute_dtype=float32"), "eight"),
     ("albert_tf.export", (*_RUN, "--form=encoder", "--fixed_length=8"), "any length"),
+    ("albert_tf.bench_load", (_MODEL, "--lengths=16"), "such as 16:0.9,400:0.1"),
+    ("albert_tf.bench_load", (_MODEL, "--lengths=0:1"), "must be above 0"),
     ("albert_tf.bench_paper_speed", ("--models=bert_large",), "bert_large alone"),
     ("albert_tf.bench_paper_speed", ("--megabits=0",), "must be numbers from 1 on"),
     ("albert_tf.reproduce", (_NEW, "--table=3"), "must be all or some of embedding_s"),

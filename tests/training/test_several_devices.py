@@ -101,6 +101,21 @@ def test_two_devices_that_accumulate_compute_what_one_does(runs):
     _assert_equal(runs / "one", runs / "two_parts")
 
 
+def test_two_devices_with_packed_rows_compute_what_one_does(tmp_path):
+    packed = ("data.pack_sequences=2", "data.masking=dynamic")
+    data_dir = small_run.write_records(tmp_path, *packed)
+    devices = {"one": (), "two": ("--strategy=mirrored", "--num_cpu_devices=2")}
+    commands = [
+        processes.command(data_dir, tmp_path / name, (*FIFTY, *packed), *flags)
+        for name, flags in devices.items()
+    ]
+    with processes.running(commands, tmp_path / "log") as started:
+        codes = processes.exit_codes(started)
+        errors = (tmp_path / "log" / "0.err").read_text()
+        assert codes == [0, 0], errors[-3000:]
+    _assert_equal(tmp_path / "one", tmp_path / "two")
+
+
 LONG = (
     # To trace two layers takes longer than many of these steps.
     "model.num_layers=1",

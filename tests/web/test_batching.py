@@ -1,5 +1,6 @@
 """Batches: their composition, their results, and the effect of one bad item."""
 
+import math
 import threading
 import time
 
@@ -187,6 +188,18 @@ def test_a_batch_has_items_of_like_lengths_and_the_oldest_first(gate):
     assert results(first + later) == [10, 100, 1000, 190, 90, 900, 110, 120, 30]
     batcher.close()
     assert gate.batches == [[1], [10, 9, 11, 12], [100, 90], [19], [3]]
+
+
+def test_without_a_ratio_batches_are_in_the_order_of_arrival(gate):
+    unordered = batching.Limits(3, 1000, 0, 1000, max_length_ratio=math.inf)
+    batcher = batching.RequestBatcher(gate, unordered, by_length)
+    first = batcher.submit([1])
+    assert gate.started.wait(TIMEOUT)
+    later = batcher.submit([10, 100, 19, 9, 90])
+    gate.released.set()
+    results(first + later)
+    batcher.close()
+    assert gate.batches == [[1], [10, 100, 19], [9, 90]]
 
 
 def test_a_batch_has_no_more_tokens_than_allowed_with_padding(gate):
