@@ -141,9 +141,7 @@ def table(outcomes: Sequence[Outcome]) -> list[list[str]]:
     for outcome in outcomes:
         row = [outcome.name, f"{outcome.texts_per_second:.1f}"]
         for seconds in outcome.latencies.values():
-            for percentile in (50, 99):
-                row.append(
-                    f"{1e3 * np.percentile(seconds or [math.nan], percentile):.0f}"
-                )
+            milliseconds = 1e3 * np.array(seconds or [math.nan])
+            row += [f"{value:.0f}" for value in np.percentile(milliseconds, (50, 99))]
         rows.append(row)
     return rows

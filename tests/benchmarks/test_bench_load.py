@@ -1,4 +1,4 @@
-"""A load of mixed lengths: both ways of batching answer it, and its figures are shown."""
+"""A load of texts of mixed lengths, with both ways of batching, and its figures."""
 
 import json
 import random
