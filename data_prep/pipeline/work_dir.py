@@ -20,6 +20,7 @@ which the caller calls `discard`.
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import glob
@@ -200,16 +201,27 @@ class WorkDir:
             os.remove(self._join(name))
 
     def discard(self, paths: Iterable[str]) -> None:
-        """Removes damaged files, and all files of their block or of their shard."""
+        """Removes damaged files, and all of their block, run or shard."""
         stems = {
             "-".join(os.path.basename(path).split(".")[0].split("-")[:2])
             for path in paths
         }
+        stems |= self._blocks_of_runs(stems)
         groups = {f"{stem.split('-')[0]}.group" for stem in stems}
         prefixes = tuple(f"{stem}{end}" for stem in stems for end in ".-")
         self._checked.clear()
         self._merged = None
         self._remove(lambda name: name in groups or name.startswith(prefixes))
+
+    def _blocks_of_runs(self, stems: Iterable[str]) -> set[str]:
+        """Returns the blocks whose records are in some runs, as far as is known."""
+        found: set[str] = set()
+        for stem in stems:
+            path = self._join(f"{stem}.merged")
+            with contextlib.suppress(work_file.DamagedError):
+                with work_file.opened(path) as content:
+                    found.update(content.values["blocks"])
+        return found
 
     def clear(self) -> None:
         """Removes the directory with its content, if it exists."""
