@@ -26,6 +26,7 @@ TOP_LEVEL = {
     "requirements-beam.txt",
     "requirements-bench-keras.txt",
     "requirements-bench-torch.txt",
+    "requirements-dask.txt",
     "requirements-dev.txt",
     "requirements-interop.txt",
     "requirements-jax.txt",
@@ -75,7 +76,9 @@ def test_product_code_imports_only_what_requirements_txt_pins():
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-dask.txt", "requirements-dev.txt"]
+)
 def test_constraints_hold_the_same_pins(name):
     locked = _pins("constraints.txt")
     for requirement, version in _pins(name).items():
