@@ -36,7 +36,7 @@ What each recipe in `configs/` sets; all other settings have their defaults. A r
 the settings that it used as `config.json`, which is accepted as a recipe too.
 """
 _TYPES = {int: "integer", float: "number", bool: "true or false", str: "text"}
-_HEAD = "| setting | type | default | allowed | meaning |\n|---|---|---|---|---|"
+_HEAD = "| setting | default | values | meaning |\n|---|---|---|---|"
 
 
 def render(root: pathlib.Path) -> str:
@@ -120,8 +120,8 @@ def _section(heading: str, section: Any, prefix: str, intro: str = "") -> str:
     fields = dataclasses.fields(section)
     meaning = descriptions(docstring, {field.name for field in fields})
     rows = [
-        f"| `{prefix}{field.name}` | {_type(field.type)} | {_default(field)} | "
-        f"{_allowed(field)} | {_cell(meaning[field.name])} |"
+        f"| `{prefix}{field.name}` | {_default(field)} | {_values(field)} | "
+        f"{_cell(meaning[field.name])} |"
         for field in fields
     ]
     summary = docstring.partition("\n")[0]
@@ -151,13 +151,19 @@ def _default(field: dataclasses.Field) -> str:
     return f"`{shown(field.default)}`" if field.default not in ("", ()) else "empty"
 
 
-def _allowed(field: dataclasses.Field) -> str:
-    """The rule of a setting, as its class states it after "must"."""
+def _values(field: dataclasses.Field) -> str:
+    """The type of a setting, and its rule as its class states it after "must"."""
+    type_ = _type(field.type)
     if "rule" not in field.metadata:
-        return ""
+        return type_
     _, rule = field.metadata["rule"]
+    if "one of" in rule:
+        choices = rule.partition("of ")[2]
+        return re.sub(r"\b(?!or empty|empty$)\w+", r"`\g<0>`", choices)
+    if type_ not in _TYPES.values():
+        return type_
     allowed = rule.removeprefix("must be ").removeprefix("must ")
-    return allowed.replace("lie in", "in").replace(str(2**63), "2^63")
+    return f"{type_}, {allowed.replace('lie in', 'in').replace(str(2**63), '2^63')}"
 
 
 def _summary(source: str) -> str:

@@ -7,19 +7,23 @@ import pytest
 from tests.repository import project_files, site_assets
 
 
-def test_navigation_has_every_page_once():
+def _navigation() -> list[str]:
     settings = (project_files.ROOT / "mkdocs.yml").read_text()
-    listed = re.findall(r"^ +- (\S+\.md)$", settings, re.M)
+    return re.findall(r"^ +- (?:[\w -]+: )?(\S+\.md)$", settings, re.M)
+
+
+def test_navigation_has_every_page_once():
     paths = project_files.repository_files(project_files.ROOT)
     pages = [path.removeprefix("docs/") for path in paths if path.startswith("docs/")]
-    assert sorted(listed) == sorted(path for path in pages if path.endswith(".md"))
+    assert sorted(_navigation()) == sorted(
+        path for path in pages if path.endswith(".md")
+    )
 
 
 def test_home_page_links_to_every_page_but_itself():
     page = (project_files.ROOT / "docs/index.md").read_text()
-    settings = (project_files.ROOT / "mkdocs.yml").read_text()
-    listed = set(re.findall(r"^ +- (\S+\.md)$", settings, re.M))
-    assert set(re.findall(r"\]\(([^)]+)\)", page)) == listed - {"index.md"}
+    linked = set(re.findall(r"\]\(([^)]+)\)", page))
+    assert linked == {*_navigation()} - {"index.md"}
 
 
 @pytest.mark.parametrize(
