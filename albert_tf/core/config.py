@@ -26,7 +26,7 @@ class ModelConfig(validation.Section, name="model"):
     sharing that is BERT. `hidden_size` is H, the width of the hidden states.
     `num_layers` is L, the number of layers. `num_heads` is N, the number of attention
     heads of a layer. `intermediate_size` is the width within the feed-forward part.
-    `activation` is the function there, and in the masked-LM head. `max_positions` is
+    `activation` is the function within it and in the masked-LM head. `max_positions` is
     the length of the longest sequence, in tokens. `type_vocab_size` is the number of
     kinds of segments.
 

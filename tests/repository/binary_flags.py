@@ -10,7 +10,7 @@ from absl import flags
 
 from tests.repository import import_rules, project_files
 
-# What a default says that is the number of CPUs; no flag has this number otherwise.
+# The number of CPUs in a default; no flag has this number otherwise.
 NUM_CPUS = 987_654_321
 
 
