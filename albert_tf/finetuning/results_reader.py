@@ -1,14 +1,13 @@
 """Reads the results of fine-tuning runs."""
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, validation
+from albert_tf.core import config_io, files, short_repr, strict_json, validation
 from albert_tf.data import schema
 from albert_tf.tasks import text_files
 from albert_tf.training import metrics_log
@@ -86,10 +85,14 @@ def read_seeds(model_dir: str) -> dict[str, Any]:
     path = os.path.join(model_dir, schema.SEEDS_FILE)
     if not files.exists(path):
         return {}
-    seeds = files.read_json(path)
+    seeds = strict_json.load(path, lenient=True)  # a score may be NaN
     _require_names(path, seeds, _SEEDS_NAMES)
+    is_list = isinstance(seeds["seeds"], list)
+    validation.require(is_list, f"{path}: seeds must be an array", seeds["seeds"])
     for run in seeds["seeds"]:
         _require_names(path, run, ("seed", "folder", "scores"))
+        is_named = isinstance(run["folder"], str)
+        validation.require(is_named, f"{path}: folder must be a name", run["folder"])
         _check_scores(path, run["scores"])
     for spread in SPREADS:
         _check_scores(path, seeds.get(spread, {}))
@@ -147,11 +150,7 @@ def read_run(model_dir: str) -> TaskRun:
         f"{config_path}: task.name must not be empty in the directory of a fine-tuning",
         config.task.name,
     )
-    try:
-        rows = metrics_log.read_metrics(model_dir)
-    except ValueError as error:
-        path = os.path.join(model_dir, metrics_log.METRICS_FILE)
-        raise ValueError(f"{path}: {error}") from error
+    rows = metrics_log.read_metrics(model_dir)
     results = _read_results(os.path.join(model_dir, RESULTS_FILE))
     answers = {}
     for split in results.get("scores", {}):
@@ -179,12 +178,12 @@ def read_results(model_dir: str) -> dict[str, Any]:
 def _read_results(path: str) -> dict[str, Any]:
     if not files.exists(path):
         return {}
-    results = files.read_json(path)
+    results = strict_json.load(path, lenient=True)
     if isinstance(results, dict) and "chosen_on" in results:  # of earlier versions
         results["selected_on"] = results.pop("chosen_on")
     _require_names(path, results, _RESULT_NAMES)
     validation.require(
-        results["kind"] in ANSWER_NAMES,
+        results["kind"] in list(ANSWER_NAMES),
         f"{path}: kind must be one of {', '.join(ANSWER_NAMES)}",
         results["kind"],
     )
@@ -215,12 +214,7 @@ def _read_answers(path: str, kind: str) -> list[dict[str, Any]]:
     """Reads the answers to labelled examples."""
     found = []
     *names, label = ANSWER_NAMES[kind]
-    for number, line in enumerate(files.read_bytes(path).splitlines(), 1):
-        place = f"{path}:{number}"
-        try:
-            answer = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from error
+    for place, answer in strict_json.lines(path, lenient=True):
         _require_names(place, answer, names)
         if answer.get(label) is not None:
             found.append(answer)
@@ -233,5 +227,5 @@ def _require_names(path: str, value: Any, names: Sequence[str]) -> None:
     if missing:
         raise ValueError(
             f"{path}: an object with {', '.join(names)} is needed; there is no "
-            f"{missing[0]} in {value!r:.200}. Run the evaluation again"
+            f"{missing[0]} in {short_repr.shown(value)}. Run the evaluation again"
         )

@@ -171,7 +171,7 @@ def test_overrides_set_all_stages_or_one_setting_of_one():
         ("train.records=wiki=much", "such as wiki=3,books=1; received 'wiki=much'"),
         ("train.records=a=1,a=2", "must name each directory once; received 'a=2'"),
         ("train.records={'a': 'b'}", "the weight of 'a' must be a number"),
-        ("train.stages.1.records=[3]", "such as wiki=3,books=1; received {3: 1.0}"),
+        ("train.stages.1.records=[3]", "such as wiki=3,books=1; received [3]"),
         ("task.name=cola", "must be empty in a recipe for a task; received"),
     ],
 )
