@@ -3,6 +3,9 @@
 A value that was read is nested at most `MAX_DEPTH` deep, so that code may walk through
 it, and its texts can be written as UTF-8. Unless it was read leniently, its integers
 have 64 bits, its numbers are finite, and a name occurs once in an object.
+
+Types are checked by `setting_types`, as those of settings. A library that collects all
+faults of a value, as pydantic does, would need memory for each of millions of them.
 """
 
 import json
@@ -17,12 +20,16 @@ from albert_tf.core import files, setting_types, short_repr
 MAX_BYTES = 16 << 20  # of a file that describes something, and of a line
 MAX_DATA_BYTES = 1 << 30  # of a file of examples or predictions
 MAX_DEPTH = 64
-_SINGLE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _T = TypeVar("_T")
 
 
 def loads(
-    text: str | bytes, place: str, lenient: bool = False, max_bytes: int = MAX_BYTES
+    text: str | bytes,
+    place: str,
+    lenient: bool = False,
+    max_bytes: int = MAX_BYTES,
+    takes_surrogates: bool = False,
 ) -> Any:
     """Parses JSON.
 
@@ -33,6 +40,8 @@ def loads(
         infinities, integers of any size, and repeated names, of which the last counts.
         For texts and figures that other programs wrote.
       max_bytes: of the text.
+      takes_surrogates: whether texts may have single surrogates, which the caller then
+        handles.
 
     Raises:
       ValueError: it is not JSON, or exceeds a limit; names the place.
@@ -44,7 +53,7 @@ def loads(
             text = text.decode("utf-8-sig")
         values = (_LENIENT if lenient else _STRICT).decode(text)
         _check_depth(text, values)
-        if _SINGLE_SURROGATE.search(text):
+        if not takes_surrogates and _SURROGATE.search(text):
             json.dumps(values, ensure_ascii=False).encode()
     # The parser raises RecursionError some hundred levels deep, wherever that is; so
     # text need not be looked through before it is parsed.
