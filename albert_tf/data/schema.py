@@ -223,7 +223,7 @@ class Manifest:
                 f"{short_repr.shown(list(manifest.splits))}"
             )
         for name, split in manifest.splits.items():
-            _check_split(f"splits.{name}", split)
+            _check_split(f"splits.{short_repr.cut(name)}", split)
         return manifest
 
 

@@ -224,6 +224,9 @@ def read_task(model_dir: str) -> dict[str, Any]:
         "init_checkpoint": lambda prefix: isinstance(prefix, str),
         "calibration": _holds_numbers,
     }
+    if isinstance(task, dict):
+        # Only a run that resumes needs these.
+        task = {"train_digest": "", "init_checkpoint": "", **task}
     for name, holds in rules.items():
         if not isinstance(task, dict) or name not in task or not holds(task[name]):
             raise ValueError(

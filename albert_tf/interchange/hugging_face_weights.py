@@ -17,6 +17,7 @@ from albert_tf.core import files, short_repr
 from albert_tf.interchange import io, layer_groups, portable, weight_map
 
 WEIGHTS_FILE = "model.safetensors"
+_SUFFIX = ".safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _MAPPING_IN = "encoder.embedding_hidden_mapping_in"
@@ -44,12 +45,13 @@ def paths_in(folder: str) -> list[str]:
     file_names = [WEIGHTS_FILE]
     if files.exists(index_path):
         names = io.read_json(index_path).get("weight_map")
-        is_map = isinstance(names, dict) and names
-        if not is_map or not all(isinstance(name, str) for name in names.values()):
+        found = list(names.values()) if isinstance(names, dict) else []
+        if not found or not all(io.is_file_name(name, _SUFFIX) for name in found):
             raise ValueError(
-                f"{index_path} must hold weight_map, which names the files"
+                f"{index_path} must hold weight_map, which names files *{_SUFFIX} "
+                f"beside it; received {short_repr.shown(names)}"
             )
-        file_names = sorted({os.path.basename(name) for name in names.values()})
+        file_names = sorted(set(found))
     paths = [os.path.join(folder, file_name) for file_name in file_names]
     for path in paths:
         if not files.exists(path):

@@ -91,6 +91,16 @@ class JsonFields:
             raise ValueError(f"{self._path}: {error}") from error
 
 
+def is_file_name(value: object, suffix: str) -> bool:
+    """Returns whether a value names a file in the same directory."""
+    return (
+        isinstance(value, str)
+        and len(value) < 256
+        and value.endswith(suffix)
+        and os.path.basename(value) == value
+    )
+
+
 def find(folder: str, *patterns: str) -> str | None:
     """The path of the file that matches the first pattern with a match, or None.
 

@@ -13,6 +13,7 @@ MASKED_LM, CLASSIFIER = "AlbertMaskedLM", "AlbertTextClassifier"
 _TASK_FILE = "task.json"
 _TASK_WEIGHTS = "task.weights.h5"
 _WEIGHTS = "model.weights.h5"
+_SUFFIX = ".weights.h5"
 _INDEX = "model.weights.json"  # of weights in several files
 # Raised by HDF5 where a file is damaged. MemoryError: it says that it is large.
 _H5_ERRORS = (
@@ -107,10 +108,10 @@ def find_weights(folder: str, task: Task | None) -> Weights:
     weight_map = io.read_json(index_path).get("weight_map")
     for value in weight_map.values() if isinstance(weight_map, dict) else [None]:
         found = value if isinstance(value, list) else [value]
-        if not all(isinstance(x, str) and x and os.path.basename(x) == x for x in found):
+        if not all(io.is_file_name(name, _SUFFIX) for name in found):
             raise ValueError(
-                f"{index_path} must hold weight_map with the names of files beside it; "
-                f"received {short_repr.shown(value)}"
+                f"{index_path} must hold weight_map, which names files *{_SUFFIX} "
+                f"beside it; received {short_repr.shown(value)}"
             )
         names.update(found)
     paths = [_existing(os.path.join(folder, name)) for name in sorted(names)]
