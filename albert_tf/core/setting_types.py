@@ -100,12 +100,12 @@ def _check_scalar(key: str, value: Any, type_: Any) -> Any:
     if type_ in (int, float):
         # True is an integer too.
         holds = holds and not isinstance(value, bool)
-    if holds and isinstance(value, int):
-        holds = has_64_bits(value)
-    if holds and isinstance(value, float):
-        holds = math.isfinite(value)
     if not holds:
         raise _wrong(key, _type_name(type_), value)
+    if isinstance(value, int) and not has_64_bits(value):
+        raise _wrong(key, f"{_type_name(type_)} of 64 bits", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _wrong(key, "a finite number", value)
     return float(value) if type_ is float else value
 
 

@@ -1,6 +1,7 @@
 """Values in messages, shortened whatever they are."""
 
 import itertools
+import math
 import reprlib
 from typing import Any
 
@@ -22,9 +23,9 @@ class _Repr(reprlib.Repr):
 
     def repr_int(self, x: int, level: int) -> str:
         # repr() of thousands of digits is a ValueError.
-        digits_or_more = x.bit_length() * 3 // 10
-        if digits_or_more > self.maxlong:
-            return f"an integer of some {digits_or_more:,} digits"
+        num_digits = int((x.bit_length() - 1) * math.log10(2)) + 1
+        if num_digits > self.maxlong:
+            return f"an integer of some {num_digits:,} digits"
         return repr(x)
 
 

@@ -189,7 +189,11 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        """Reads what `to_json` wrote; errors as for `from_values`, or it is not JSON."""
+        """Reads what `to_json` wrote.
+
+        Raises:
+          ValueError: as for `from_values`, or it is not JSON.
+        """
         return cls.from_values(strict_json.loads(text, "the manifest"))
 
     @classmethod

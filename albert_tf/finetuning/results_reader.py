@@ -98,7 +98,9 @@ def read_seeds(model_dir: str) -> dict[str, Any]:
         _check_scores(path, seeds.get(spread, {}))
     known = [run["seed"] for run in seeds["seeds"]]
     validation.require(
-        seeds["best"] in known, f"{path}: best must be one of {known}", seeds["best"]
+        seeds["best"] in known,
+        f"{path}: best must be one of {short_repr.shown(known)}",
+        seeds["best"],
     )
     return seeds
 

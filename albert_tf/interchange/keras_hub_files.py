@@ -171,4 +171,3 @@ def _existing(path: str) -> str:
     if not files.exists(path):
         raise ValueError(f"there is no {path}; a preset with such a model has one")
     return path
-

@@ -60,8 +60,8 @@ def require_stored(
     needed = sum(math.prod(shape) * size for shape, size in shapes)
     if needed > num_bytes:
         raise ValueError(
-            f"{path} is damaged or cut off: its arrays need {needed:,} bytes, and there "
-            f"are {num_bytes:,}; copy it again"
+            f"{path} is damaged or cut off: its arrays need {needed:,} bytes, and "
+            f"there are {num_bytes:,}; copy it again"
         )
 
 

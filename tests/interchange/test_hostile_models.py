@@ -1,4 +1,4 @@
-"""Models that ask for too much, and damaged weights, are refused before they are built."""
+"""Models that ask for too much, and damaged weights: refused before they are built."""
 
 import dataclasses
 import json
@@ -102,7 +102,9 @@ def _not_called(*_, **__):
 def test_the_sizes_are_said(models, tmp_path):
     shutil.copytree(models["hf"], tmp_path / "hf")
     path = tmp_path / "hf" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_size": 3 * 2**20}))
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"hidden_size": 3 * 2**20})
+    )
     with pytest.raises(ValueError) as info:
         _read("hf", tmp_path / "hf")
     hidden = 3 * 2**20

@@ -406,7 +406,11 @@ def test_tasks_are_those_of_the_configuration():
     [
         ("config.json", '{"model": {"hidden": 3}}', "config.json: "),
         ("metrics.jsonl", '{"split": "train", "st\n', "metrics.jsonl: "),
-        ("metrics.jsonl", '{"split": "train"}\n', "must have a split, a step and numbers"),
+        (
+            "metrics.jsonl",
+            '{"split": "train"}\n',
+            "must have a split, a step and numbers",
+        ),
         ("results.json", "{", "results.json must be JSON"),
         ("results.json", "[]", "results.json: an object with task, kind, labels"),
         (
