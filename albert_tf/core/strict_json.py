@@ -122,7 +122,7 @@ def as_object(values: Any, place: str) -> dict[str, Any]:
     return values
 
 
-def as_type(values: Any, place: str, type_: type[_T]) -> _T:
+def as_type(values: Any, place: str, type_: Any) -> Any:
     """Returns values as a dataclass, or as another type that `setting_types` knows.
 
     Args:

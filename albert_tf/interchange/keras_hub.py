@@ -15,6 +15,7 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import short_repr
 from albert_tf.interchange import (
     io,
+    keras_hub_names,
     layer_groups,
     portable,
     weight_files,
@@ -51,7 +52,7 @@ def read(
     head = _read_head(config, task, stored, options)
     parts = _parts_of(task, head)
     shapes = weight_names.shapes_of(config, parts, head)
-    entries = _entries(config, parts, head)
+    entries = keras_hub_names.entries_of(config, parts, head)
     _require_arrays(entries, shapes, stored)
     network = _load(config, task, stored)
     external = {weight.path: np.asarray(weight) for weight in network.weights}
@@ -96,7 +97,7 @@ def write(
             "--vocab_model=FILE, the SentencePiece model that belongs to it"
         )
     network = _build(config, layout.num_groups, parts, head, model.vocab)
-    entries = _entries(config, parts, head)
+    entries = keras_hub_names.entries_of(config, parts, head)
     external = weight_map.to_external(entries, model.weights, report)
     if config.embedding_size == config.hidden_size:
         kernel, bias = _PROJECTION
@@ -187,7 +188,8 @@ def _require_arrays(
     stored: preset.Weights,
 ) -> None:
     """Checks that the files hold all weights, before a network is built for them."""
-    of_backbone, of_head = [], []
+    of_backbone: list[tuple[int, ...]] = []
+    of_head: list[tuple[int, ...]] = []
     for entry in entries:
         is_encoder = entry.native.startswith(f"{portable.ENCODER}/")
         expected = of_backbone if is_encoder else of_head
@@ -312,9 +314,6 @@ def _read_config(path: str) -> config_lib.ModelConfig:
     )
 
 
-# ---- Names ----
-
-
 def _parts_of(
     task: preset.Task | None, head: portable.TaskHeadConfig | None
 ) -> tuple[str, ...]:
@@ -322,96 +321,3 @@ def _parts_of(
     if task is not None and task.class_name == preset.MASKED_LM:
         parts.append(portable.MASKED_LM)
     return (*parts, portable.HEAD) if head else tuple(parts)
-
-
-def _entries(
-    config: config_lib.ModelConfig,
-    parts: tuple[str, ...],
-    head: portable.TaskHeadConfig | None,
-) -> list[weight_map.Entry]:
-    """The native and external names of all weights."""
-    entries = _encoder_entries(config)
-    entries += _same("encoder/pooler", "pooled_dense", "kernel", "bias")
-    if portable.MASKED_LM in parts:
-        entries += _same(
-            "masked_lm/transform", "mlm_head/intermediate_dense", "kernel", "bias"
-        )
-        entries += _same(
-            "masked_lm/layer_norm", "mlm_head/intermediate_layer_norm", "gamma", "beta"
-        )
-        entries += _same("masked_lm", "mlm_head", "output_bias")
-    if head is not None:
-        entries += _same("head/output_projection", "logits", "kernel", "bias")
-    return entries
-
-
-def _encoder_entries(config: config_lib.ModelConfig) -> list[weight_map.Entry]:
-    hidden, num_heads = config.hidden_size, config.num_heads
-    head_size = hidden // num_heads
-    entries = [
-        weight_map.Entry(f"encoder/embeddings/{native}", external)
-        for native, external in (
-            ("word_embeddings", "token_embedding/embeddings"),
-            ("position_embeddings", "position_embedding/embeddings"),
-            ("token_type_embeddings", "segment_embedding/embeddings"),
-        )
-    ]
-    entries += _same(
-        "encoder/embeddings/layer_norm", "embeddings_layer_norm", "gamma", "beta"
-    )
-    if config.embedding_size != hidden:
-        entries += _same(
-            "encoder/embedding_projection", "embedding_projection", "kernel", "bias"
-        )
-    layout = layer_groups.of_config(config, layer_groups.by_equal_parts, "KerasHub")
-    for (group, inner), block in sorted(layout.block_of.items()):
-        here = f"encoder/blocks/{block}"
-        there = f"group_{group}_inner_layer_{inner}"
-        for name in ("query", "key", "value"):
-            native, external = (
-                f"{here}/attention/{name}",
-                f"{there}/self_attention_layer/{name}",
-            )
-            # [H, H] is [H, N, D] there: the columns of one head are adjacent.
-            entries += [
-                _reshaped(
-                    f"{native}/kernel",
-                    f"{external}/kernel",
-                    hidden,
-                    num_heads,
-                    head_size,
-                ),
-                _reshaped(f"{native}/bias", f"{external}/bias", num_heads, head_size),
-            ]
-        native = f"{here}/attention/output_projection"
-        external = f"{there}/self_attention_layer/attention_output"
-        entries += [
-            _reshaped(
-                f"{native}/kernel", f"{external}/kernel", num_heads, head_size, hidden
-            ),
-            *_same(native, external, "bias"),
-            *_same(
-                f"{here}/attention/layer_norm",
-                f"{there}/self_attention_layer_norm",
-                "gamma",
-                "beta",
-            ),
-        ]
-        here = f"{here}/feed_forward"
-        for native, external, lasts in (
-            ("intermediate", "feedforward_intermediate_dense", ("kernel", "bias")),
-            ("output_projection", "feedforward_output_dense", ("kernel", "bias")),
-            ("layer_norm", "feedforward_layer_norm", ("gamma", "beta")),
-        ):
-            entries += _same(f"{here}/{native}", f"{there}/{external}", *lasts)
-    return entries
-
-
-def _same(native: str, external: str, *lasts: str) -> list[weight_map.Entry]:
-    return [
-        weight_map.Entry(f"{native}/{last}", f"{external}/{last}") for last in lasts
-    ]
-
-
-def _reshaped(native: str, external: str, *shape: int) -> weight_map.Entry:
-    return weight_map.Entry(native, external, weight_map.Transform.RESHAPED, shape)

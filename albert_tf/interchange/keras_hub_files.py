@@ -107,7 +107,7 @@ def find_weights(folder: str, task: Task | None) -> Weights:
     names: set[str] = set()
     weight_map = io.read_json(index_path).get("weight_map")
     for value in weight_map.values() if isinstance(weight_map, dict) else [None]:
-        found = value if isinstance(value, list) else [value]
+        found: list[Any] = value if isinstance(value, list) else [value]
         if not all(io.is_file_name(name, _SUFFIX) for name in found):
             raise ValueError(
                 f"{index_path} must hold weight_map, which names files *{_SUFFIX} "

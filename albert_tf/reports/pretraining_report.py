@@ -40,6 +40,10 @@ def write(output_dir: str, model_dir: str) -> str:
     summary = {}
     if files.exists(summary_path):
         summary = strict_json.load_object(summary_path, lenient=True)
+        try:
+            _check(summary, ())
+        except ValueError as error:
+            raise ValueError(f"{summary_path}: {error}") from error
     metrics_path = os.path.join(model_dir, metrics_log.METRICS_FILE)
     if not files.exists(metrics_path):
         raise ValueError(f"{metrics_path} does not exist; the run has recorded nothing")
@@ -133,8 +137,11 @@ def _check(summary: Mapping[str, Any], rows: pretraining_charts.Rows) -> dict[st
             "a mask has text and answers",
             mask,
         )
+        is_list = isinstance(mask["answers"], list | tuple)
+        validation.require(is_list, "answers must be a list", mask["answers"])
         for answer in mask["answers"]:
             holds = html.has(answer, "token", "probability")
+            holds = holds and html.is_number(answer["probability"])
             validation.require(holds, "an answer has token and probability", answer)
     html.check_rows(rows)
     return summary

@@ -34,6 +34,7 @@ from albert_tf.interchange import (
 )
 from albert_tf.planning import exported_step
 from albert_tf.probing import published, suites
+from albert_tf.reports import error_analysis
 from albert_tf.reproduction import runner
 from albert_tf.tasks import examples, predictions, registry
 from albert_tf.training import hangs, metrics_log
@@ -218,20 +219,23 @@ def _read_model(read) -> Callable[[str], object]:
     )
 
 
-def _read_run(folder: str) -> object:
-    """Reads a directory that is whole except for one file."""
-    whole = pathlib.Path(folder, "whole")
-    if not whole.exists():
-        results, rows = (
-            sample_runs.results("mrpc"),
-            sample_runs.rows("accuracy", (0.5,)),
-        )
-        sample_runs.write(whole, "mrpc", results, sample_runs.MRPC_ANSWERS, rows)
-    for path in whole.iterdir():
-        target = pathlib.Path(folder, path.name)
-        if not target.exists():
-            target.write_bytes(path.read_bytes())
-    return results_reader.read_run(folder)
+def _read_run(task: str, answers: list[dict[str, Any]]) -> Callable[[str], object]:
+    """Reads a directory that is whole except for one file, and lists the errors."""
+
+    def read(folder: str) -> None:
+        whole = pathlib.Path(folder, "whole")
+        if not whole.exists():
+            rows = sample_runs.rows("accuracy", (0.5,))
+            sample_runs.write(whole, task, sample_runs.results(task), answers, rows)
+        for path in whole.iterdir():
+            target = pathlib.Path(folder, path.name)
+            if not target.exists():
+                target.write_bytes(path.read_bytes())
+        run = results_reader.read_run(folder)
+        for found in run.answers.values():
+            error_analysis.worst(run.results["kind"], found)
+
+    return read
 
 
 def _read_corpus(folder: str) -> object:
@@ -273,10 +277,23 @@ READERS = {
     "table": Reader(
         "train.jsonl", {"text": "A.", "label": "a"}, _read_task_data("table")
     ),
-    "results": Reader("results.json", sample_runs.results("mrpc"), _read_run),
-    "answers": Reader(
-        "answers-dev.jsonl", sample_runs.MRPC_ANSWERS[0], _read_run, ("empty",)
+    "results": Reader(
+        "results.json",
+        sample_runs.results("mrpc", calibration={"null_odds_threshold": 0.5}),
+        _read_run("mrpc", sample_runs.MRPC_ANSWERS),
     ),
+    **{
+        f"answers of {task}": Reader(
+            "answers-dev.jsonl", answers[0], _read_run(task, answers), ("empty",)
+        )
+        for task, answers in (
+            ("mrpc", sample_runs.MRPC_ANSWERS),
+            ("squad2", sample_runs.SQUAD_ANSWERS),
+            ("conll", sample_runs.CONLL_ANSWERS),
+            ("race", sample_runs.RACE_ANSWERS),
+            ("stsb", sample_runs.STSB_ANSWERS),
+        )
+    },
     "seeds": Reader("seeds.json", SEEDS, results_reader.read_seeds),
     "task": Reader("task.json", TASK, task_run_dir.read_task),
     "metrics": Reader("metrics.jsonl", ROW, metrics_log.read_metrics, ("empty",)),
