@@ -85,6 +85,22 @@ format: ## format, and fix what the linter can
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
+# Its packages are few, and TensorFlow is not among them: an environment of its own.
+DOCS = build/docs
+.PHONY: docs
+docs: ## build the documentation as a site in build/site
+	@mkdir -p $(DOCS)
+	@PYTHON='$(PYTHON)' .ci/make_venv $(DOCS)/venv requirements-docs.txt
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/venv/bin/python -m mkdocs build --strict --quiet
+	$(DOCS)/venv/bin/python -m tests.repository.site_assets build/site
+	@echo 'Open build/site/index.html; its search needs a server, such as'
+	@echo '  python3 -m http.server --bind=127.0.0.1 --directory=build/site'
+
+.PHONY: reference
+reference: ## write docs/reference from flags, settings and docstrings
+	@$(PRODUCT)
+	$(RUN) -m tests.repository.reference
+
 .PHONY: build-file
 build-file: ## write the BUILD files from the files' imports
 	@$(PRODUCT)

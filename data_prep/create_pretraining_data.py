@@ -9,6 +9,7 @@ and the vocabulary alone, not from the number of worker processes. A run that wa
 interrupted or killed resumes when the same command is given again.
 """
 
+import importlib.util
 import os
 from collections.abc import Sequence
 
@@ -36,6 +37,28 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "default within --output_dir.",
         flag_values,
     )
+    flags.DEFINE_string(
+        "dask_scheduler",
+        "",
+        "HOST:PORT of a Dask cluster that does the work instead of --num_workers "
+        "processes. Its workers must see --work_dir under the same path.",
+        flag_values,
+    )
+
+
+def _check_dask(flag_values: flags.FlagValues) -> None:
+    if not flag_values.dask_scheduler:
+        return
+    if flag_values["num_workers"].present:
+        raise ValueError(
+            "--num_workers must not be given with --dask_scheduler: the cluster's "
+            "workers do the work"
+        )
+    if importlib.util.find_spec("distributed") is None:
+        raise ValueError(
+            "--dask_scheduler needs Dask, which is not installed: pip install -r "
+            "requirements-dask.txt"
+        )
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -44,6 +67,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         cli.refuse_arguments(argv)
         config = config_io.load(flag_values.config, flag_values.set)
         flags_lib.check_input_files(flag_values)
+        _check_dask(flag_values)
         # Imported here: Numba takes seconds, and flags and files were checked first.
         from data_prep.pipeline import common, local_run
 
@@ -56,6 +80,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.overwrite,
             flag_values.work_dir,
             flag_values.evaluation_input,
+            flag_values.dask_scheduler,
         )
     print(common.describe(manifest, flag_values.output_dir))
 

@@ -3,6 +3,10 @@
 A recipe (`configs/NAME.py`) returns a `Config` from `get_config()`. Each default is
 written once, here, with the rule that its values follow. `config_io` reads recipes and
 saved configurations, and applies overrides such as `train.batch_size=512`.
+
+docs/reference/settings.md is made of these classes: the description of a setting is the
+sentences of the docstring that name it; one that names none continues that of the
+setting named first in the sentence before.
 """
 
 import dataclasses
@@ -19,15 +23,26 @@ MAX_BLOCK_APPLICATIONS = 1024
 class ModelConfig(validation.Section, name="model"):
     """The encoder and its pre-training heads (ALBERT paper, section 3.1).
 
-    `embedding_size` is E, `hidden_size` H, `num_layers` L, `num_heads` N and
-    `vocab_size` V. If E equals H there is no projection: with `sharing` "none" that is
-    BERT.
+    `vocab_size` is V, the number of pieces of the vocabulary. `embedding_size` is E,
+    the width of the word embeddings. If E equals H there is no projection: with no
+    sharing that is BERT. `hidden_size` is H, the width of the hidden states.
+    `num_layers` is L, the number of layers. `num_heads` is N, the number of attention
+    heads of a layer. `intermediate_size` is the width within the feed-forward part.
+    `activation` is the function within it and in the masked-LM head. `max_positions` is
+    the length of the longest sequence, in tokens. `type_vocab_size` is the number of
+    kinds of segments.
 
     `sharing` names the parts of a block that all layers share, each with its layer
     norm: "all" is ALBERT. `num_groups` splits the layers into that many runs of
     consecutive layers that share only among themselves; they are equally long unless
     `uneven_groups` is set. A layer is `num_inner_groups` blocks in sequence, each with
     its own parameters.
+
+    `hidden_dropout_rate` is the dropout rate of the embeddings and of what each part of
+    a block adds to the hidden states. `attention_dropout_rate` is the dropout rate of
+    the attention probabilities. Initial weights are drawn from a truncated normal
+    distribution with the standard deviation `initializer_range`. `layer_norm_epsilon`
+    is added to the variance in each layer norm.
     """
 
     vocab_size: int = validation.at_least(1, default=30000)
@@ -105,8 +120,13 @@ class TextConfig(validation.Section, name="text"):
     `input_format`: "text" has an empty line between documents, "lines" one document per
     line, "file" one per file, "jsonl" one JSON object per line with the text in
     `field`, "wikiextractor" that tool's `<doc>` elements, "mediawiki" an XML dump,
-    "parquet" a table with the text in column `field`. A document is dropped if its
-    estimated Jaccard similarity of 5-word shingles to an earlier one is
+    "parquet" a table with the text in column `field`. Bytes that are not UTF-8 end the
+    run (`invalid_utf8` "error") or become U+FFFD ("replace"). The text is converted to
+    the form `unicode_normalization`. With `remove_control_characters` control
+    characters and most invisible ones are removed. Documents with fewer characters than
+    `min_document_characters` are dropped. With `drop_exact_duplicates` the first of the
+    documents with the same words is kept. A document is dropped if its estimated
+    Jaccard similarity of 5-word shingles to an earlier one is
     `near_duplicate_threshold` or more; 0 keeps all. If an evaluation set is given, a
     document must not share `contamination_ngram` consecutive words with it.
     `keep_languages` are ISO 639-1 codes; an empty list keeps all. `sentence_splitter`
@@ -148,13 +168,16 @@ class DataConfig(validation.Section, name="data"):
     masked span has up to `max_ngram` words; `ngram_distribution` favours "shorter"
     spans (p(n) ~ 1/n, as in the paper), "longer" ones (p(n) ~ n) or none ("uniform").
     Without `whole_words` each token counts as a word. `max_predictions_per_seq` limits
-    the masked tokens of a sequence; with 0, `masked_lm_rate` alone does.
-    With `pack_sequences` above 0 a row of a batch holds as many sequences as fit into
-    that many times `max_seq_length` tokens, and tokens see their own sequence alone;
-    with 0 it holds one, and padding.
-    `heldout_rate` is the fraction of documents kept out of the training records. There
-    are at least `min_shards` training shards, and enough to keep each at about
-    `shard_megabytes` before `compression`.
+    the masked tokens of a sequence; with 0, `masked_lm_rate` alone does. With
+    `pack_sequences` above 0 a row of a batch holds as many sequences as fit into that
+    many times `max_seq_length` tokens, and tokens see their own sequence alone; with 0
+    it holds one, and padding. A sequence has at most `max_seq_length` tokens, [CLS] and
+    [SEP] included. For `short_seq_rate` of the copies of documents a shorter length is
+    drawn. The fraction `masked_lm_rate` of the tokens is masked. With `lower_case` the
+    text is lower-cased before it is tokenized. `seed` decides all that is drawn, and
+    what is held out. `heldout_rate` is the fraction of documents kept out of the
+    training records. There are at least `min_shards` training shards, and enough to
+    keep each at about `shard_megabytes` before `compression`.
     """
 
     seed: int = validation.in_range(0, 2**63, "[)", default=12345)
@@ -213,14 +236,18 @@ DECAY_STARTS = ("start", "warmup_end")
 class OptimizerConfig(validation.Section, name="optimizer"):
     """LAMB or AdamW, warmup and decay (ALBERT paper, section 4.1; LAMB paper).
 
-    The learning rate rises linearly over `warmup_steps`. Then it falls to 0 at the last
+    `name` chooses the optimizer. `learning_rate` is the highest that is reached: the
+    rate rises linearly over `warmup_steps`. After warmup it falls to 0 at the last
     step, as a polynomial of power `decay_power` or as a cosine, or stays constant,
     depending on `decay`. The decay counts its steps from `decay_from`: "start" is the
     original's (the rate jumps down where warmup ends), "warmup_end" is continuous. With
     "wsd" (warmup, stable, decay) the rate stays constant until `decay_steps` before the
     last step, and then falls to 0 as that polynomial, which is linear by default; with
-    "wsd_sqrt" it falls as 1 minus the square root of the progress.
-    `bias_correction` is that of the LAMB paper and of Adam; the original has none.
+    "wsd_sqrt" it falls as 1 minus the square root of the progress. `beta_1` and
+    `beta_2` are the decay rates of the first and the second moment. `epsilon` is added
+    to the square root of the second moment. `bias_correction` is that of the LAMB paper
+    and of Adam; the original has none. Gradients are clipped to the global norm
+    `clip_norm`. `weight_decay_rate` is that of the decoupled decay of the weights.
     Variables whose name matches a pattern of `exclude_patterns` get neither weight
     decay nor, under LAMB, a trust ratio.
     """
@@ -294,9 +321,10 @@ class StageConfig(validation.Section, name="train.stages"):
 class TrainConfig(validation.Section, name="train"):
     """The training loop: batches, steps, evaluation, checkpoints and compilation.
 
-    `batch_size` counts rows over all devices: sequences, unless these are packed. It is
-    split into `accumulation_steps` equal parts, which the model processes one after
-    another.
+    `seed` decides the initial weights, the order of the records, dropout and dynamic
+    masks. `num_steps` is the number of steps of the run. `batch_size` counts rows over
+    all devices: sequences, unless these are packed. A batch is split into
+    `accumulation_steps` equal parts, which the model processes one after another.
     `steps_per_loop` steps run on the device before the host reads the metrics. A batch
     is made from `num_streams` streams of records: a multiple of the number of hosts, or
     0 for one per host. With the same number the batches are the same on any number of
@@ -307,12 +335,14 @@ class TrainConfig(validation.Section, name="train"):
     the records. `stages` divide the run into parts with other batches; their steps add
     up to `num_steps`. Without any, the run is one stage with the recipe's settings.
 
-    `eval_batch_size` counts rows per device; `eval_batches` limits an evaluation;
-    0 means all held-out records. The last `keep_checkpoints` checkpoints are kept, and
-    the one with the best held-out `best_metric`: for a task the name of one of its
-    metrics, or empty for the first of them. If the held-out loss shows that
-    pre-training does not learn, a line says so; with `on_no_progress` "end" and not
-    "warn" the run also saves and ends, with exit code 78.
+    Held-out documents are evaluated every `eval_every_steps` steps. `eval_batch_size`
+    counts rows per device; `eval_batches` limits an evaluation; 0 means all held-out
+    records. A checkpoint is saved every `save_every_steps` steps. The last
+    `keep_checkpoints` checkpoints are kept, and the one with the best held-out
+    `best_metric`: for a task the name of one of its metrics, or empty for the first of
+    them. If the held-out loss shows that pre-training does not learn, a line says so;
+    with `on_no_progress` "end" and not "warn" the run also saves and ends, with exit
+    code 78.
 
     With `ema_decay` above 0 the run keeps an exponential moving average of the weights:
     after each step it moves by 1 - `ema_decay` of the way to the weights, in the first
@@ -329,11 +359,12 @@ class TrainConfig(validation.Section, name="train"):
     of an evaluation or no save is done within `stall_seconds`, that is logged; after
     `hang_seconds`, which a compilation must not take, the process ends, and the same
     command resumes. If checkpoints cannot be written for `save_retry_seconds`, the run
-    ends. `jit_compile` is what XLA compiles: "on" the
-    whole forward and backward pass, "off" nothing; "auto" is "on" with an accelerator,
-    and on a CPU compiles only the operations between matrix products. `remat` trades
-    time for memory: the backward pass computes the activations within "attention", or
-    within each "block", again instead of keeping them.
+    ends. The blocks compute in `compute_dtype`; the weights stay in float32.
+    `jit_compile` is what XLA compiles: "on" the whole forward and backward pass, "off"
+    nothing; "auto" is "on" with an accelerator, and on a CPU compiles only the
+    operations between matrix products. `remat` trades time for memory: the backward
+    pass computes the activations within "attention", or within each "block", again
+    instead of keeping them.
     """
 
     seed: int = validation.at_least(0, default=1)

@@ -79,6 +79,11 @@ def copy(source: str, target: str) -> None:
         shutil.copyfileobj(original, file)
 
 
+def temporary_path(path: str) -> str:
+    """Returns a name beside `path` of no other process on any host with this disk."""
+    return f"{path}.tmp-{socket.gethostname()}-{os.getpid()}"
+
+
 @contextlib.contextmanager
 def open_complete(path: str) -> Iterator[IO[bytes]]:
     """Opens a file to write, which appears under its name when the block ends.
@@ -90,8 +95,7 @@ def open_complete(path: str) -> Iterator[IO[bytes]]:
         with open_file(path, "wb") as file:
             yield file
         return
-    # No other process has this name, on any host that shares the disk.
-    temporary = f"{path}.tmp-{socket.gethostname()}-{os.getpid()}"
+    temporary = temporary_path(path)
     try:
         with open(temporary, "wb") as file:
             yield file

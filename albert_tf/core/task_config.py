@@ -38,7 +38,10 @@ class TaskConfig(validation.Section, name="task"):
     `--set` adds those that it sets. "given" leaves all as they are; config.json, where
     the choice is recorded, has "given".
 
-    A text, or a pair of texts, has at most `max_seq_length` tokens. The head drops
+    A text, or a pair of texts, has at most `max_seq_length` tokens. With `num_lengths`
+    above 1 training batches have items of like lengths, padded to one of so many
+    lengths, which are chosen for the least padding; with 1 all batches are padded to
+    the longest row, in an order that does not depend on lengths. The head drops
     `classifier_dropout_rate`; the encoder's rates are `model.*_dropout_rate`. With
     `layer_decay` below 1 the learning rate falls by that factor with each layer from
     the head down. A run ends after `patience` evaluations without a better score; 0
@@ -64,6 +67,7 @@ class TaskConfig(validation.Section, name="task"):
     hyperparameters: str = validation.one_of(HYPERPARAMETERS, default="given")
     given_settings: tuple[str, ...] = ()
     max_seq_length: int = validation.at_least(8, default=512)
+    num_lengths: int = validation.in_range(1, 8, "[]", default=1)
     classifier_dropout_rate: float = validation.in_range(0, 1, "[)", default=0.1)
     layer_decay: float = validation.in_range(0, 1, "(]", default=1.0)
     patience: int = validation.at_least(0, default=0)

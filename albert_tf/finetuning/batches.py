@@ -8,8 +8,10 @@ import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.data import input_pipeline
+from albert_tf.finetuning import item_order
 from albert_tf.tasks import features as features_lib
 from albert_tf.tasks.squad import windows
+from albert_tf.training import row_lengths
 
 # Lengths are rounded up to a multiple of this.
 _LENGTH_UNIT = 16
@@ -25,7 +27,8 @@ class FeatureBatcher:
 
     Attributes:
       num_items: number of items.
-      length: S, the padded length of a row: that of the longest row, rounded up.
+      lengths: ascending lengths; a training batch is padded to one of them.
+      length: S, the last of them: that of the longest row, rounded up.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class FeatureBatcher:
         pad_id: int,
         max_length: int,
         is_fixed_length: bool = False,
+        num_lengths: int = 1,
     ):
         """Creates a batcher.
 
@@ -44,6 +48,7 @@ class FeatureBatcher:
           pad_id: the id of <pad>.
           max_length: maximal tokens of a row, `task.max_seq_length`.
           is_fixed_length: whether to pad all rows to `max_length`.
+          num_lengths: how many lengths there are at most.
         """
         self._features = features
         self._kind = kind
@@ -52,9 +57,15 @@ class FeatureBatcher:
         if kind == "multiple_choice":
             self._rows_per_item = int(np.sum(features.example_index == 0))
         self.num_items = features.num_rows // self._rows_per_item
-        longest = int(np.max(np.diff(features.offsets)))
-        rounded = -(-longest // _LENGTH_UNIT) * _LENGTH_UNIT
-        self.length = max_length if is_fixed_length else min(rounded, max_length)
+        rows = np.diff(features.offsets).reshape(-1, self._rows_per_item)
+        self._item_lengths = rows.max(1)  # [num_items]
+        self._item_tokens = rows.sum(1)  # [num_items]
+        longest = -(-int(rows.max()) // _LENGTH_UNIT) * _LENGTH_UNIT
+        self.length = max_length if is_fixed_length else min(longest, max_length)
+        candidates = [*range(_LENGTH_UNIT, self.length, _LENGTH_UNIT), self.length]
+        self.lengths = item_order.choose_lengths(
+            self._item_lengths, candidates, num_lengths
+        )
 
     def batch(self, items: Sequence[int] | np.ndarray) -> Batch:
         """Makes a batch of some items.
@@ -96,12 +107,24 @@ class FeatureBatcher:
             batch[name] = values[numbers[::size]]
         return batch
 
-    def signature(self, batch_size: int) -> dict[str, tf.TensorSpec]:
-        """The shapes and dtypes of a batch."""
-        return {
-            name: tf.TensorSpec([batch_size, *values.shape[1:]], values.dtype)
-            for name, values in self.batch([0]).items()
-        }
+    def order(self, run: config_lib.TrainConfig) -> item_order.ItemOrder:
+        """Returns the order of training: by length if there are several lengths."""
+        by_length = self._item_lengths if len(self.lengths) > 1 else None
+        return item_order.ItemOrder(self.num_items, run.batch_size, run.seed, by_length)
+
+    def length_index(self, items: np.ndarray) -> int:
+        """Returns which of the lengths a batch of these items is padded to."""
+        longest = self._item_lengths[items].max()
+        return int(np.searchsorted(self.lengths, longest))
+
+    def padding(self, run: config_lib.TrainConfig) -> float:
+        """Returns the share of padding in the tokens of the first epoch's batches."""
+        order = self.order(run)
+        num_steps = max(1, self.num_items // run.batch_size)
+        batches = np.stack([order.take(step) for step in range(num_steps)])
+        lengths = np.take(self.lengths, [self.length_index(items) for items in batches])
+        num_padded = run.batch_size * self._rows_per_item * int(lengths.sum())
+        return 1 - int(self._item_tokens[batches].sum()) / num_padded
 
 
 def train_input_fn(
@@ -109,9 +132,8 @@ def train_input_fn(
 ) -> input_pipeline.InputFn:
     """Returns an input function of infinite training batches from `first_step` on.
 
-    Each epoch has its own order, drawn from the seed and the number of the epoch;
-    batches may span two epochs. They do not depend on the devices, which only divide
-    them.
+    They do not depend on the devices, which only divide them. If there are several
+    lengths, they have `row_lengths.LENGTH_INDEX`.
 
     Returns:
       A function of an input context, whose dataset has the batches of one replica after
@@ -129,42 +151,27 @@ def train_input_fn(
         size = run.batch_size // num_replicas
         here = _replicas_here(context)
 
+        def batch(items: np.ndarray, replica: int) -> Batch:
+            values = batcher.batch(items[replica * size : (replica + 1) * size])
+            if len(batcher.lengths) > 1:
+                # That of all replicas: none waits for a longer batch of another.
+                index = batcher.length_index(items)
+                values[row_lengths.LENGTH_INDEX] = np.full([size], index, np.int32)
+            return values
+
         def batches() -> Iterator[Batch]:
-            order = _Order(batcher.num_items, run.seed)
+            order = batcher.order(run)
             step = first_step
             while True:
-                items = order.take(step * run.batch_size, run.batch_size)
+                items = order.take(step)
                 for replica in here:
-                    yield batcher.batch(items[replica * size : (replica + 1) * size])
+                    yield batch(items, replica)
                 step += 1
 
-        return _dataset(batches, batcher.signature(size))
+        first_items = np.zeros([run.batch_size], np.int64)
+        return _dataset(batches, _signature(batch(first_items, 0), size))
 
     return input_fn
-
-
-class _Order:
-    """Shuffled items of successive epochs."""
-
-    def __init__(self, num_items: int, seed: int):
-        self._num_items = num_items
-        self._seed = seed
-        self._epoch = -1
-        self._order = np.zeros([0], np.int64)
-
-    def take(self, first: int, count: int) -> np.ndarray:
-        """Returns `count` items, beginning with item number `first` of all epochs."""
-        items: list[np.ndarray] = []
-        end = first + count
-        while first < end:
-            epoch, place = divmod(first, self._num_items)
-            if epoch != self._epoch:
-                generator = np.random.default_rng([self._seed, epoch])
-                self._order = generator.permutation(self._num_items)
-                self._epoch = epoch
-            items.append(self._order[place : place + end - first])
-            first += len(items[-1])
-        return np.concatenate(items)
 
 
 def eval_input_fn(
@@ -184,9 +191,17 @@ def eval_input_fn(
                     items = first + replica * batch_size + np.arange(batch_size)
                     yield batcher.batch(np.where(items < batcher.num_items, items, 0))
 
-        return _dataset(batches, batcher.signature(batch_size))
+        return _dataset(batches, _signature(batcher.batch([0]), batch_size))
 
     return input_fn
+
+
+def _signature(batch: Batch, batch_size: int) -> dict[str, tf.TensorSpec]:
+    """The shapes and dtypes of batches like this one, but of another size."""
+    return {
+        name: tf.TensorSpec([batch_size, *values.shape[1:]], values.dtype)
+        for name, values in batch.items()
+    }
 
 
 def _replicas_here(context: tf.distribute.InputContext) -> range:

@@ -110,6 +110,7 @@ def fine_tune(
         config = initialization.merge(config, pretrained)
         tokenizer = initialization.make_tokenizer(pretrained)
         task = registry.create(config.task)
+        _check_num_lengths(task)
         task.learn_labels(data_dir)
         config = _with_best_metric(config, task.metric_names)
 
@@ -147,6 +148,15 @@ def fine_tune(
         if num_seeds == 1:
             return results[0][1]
         return results_writer.summarize_seeds(model_dir, results, is_chief)
+
+
+def _check_num_lengths(task: base.Task) -> None:
+    if task.kind == "span" and task.settings.num_lengths > 1:
+        raise ValueError(
+            f"task.num_lengths must be 1 for the task {task.settings.name}: as in the "
+            "original, padding has a share in the scores of its answers, so that they "
+            f"depend on the length; received {task.settings.num_lengths}"
+        )
 
 
 def _folders(first_seed: int, num_seeds: int) -> dict[str, int]:
@@ -230,10 +240,16 @@ class SeedRun:
         # ---- Data ----
         digest = features_lib.digest(self.task_data.train.features)
         run_dir.check_data(self.task, digest, model_dir)
-        batcher = _batcher(self.task_data.train, self.task, self.pad_id)
+        batcher = batches_lib.FeatureBatcher(
+            self.task_data.train.features,
+            self.task.kind,
+            self.pad_id,
+            self.task.settings.max_seq_length,
+            num_lengths=self.config.task.num_lengths,
+        )
 
         # ---- Model and optimizer ----
-        trainer = self._make_trainer(model_dir)
+        trainer = self._make_trainer(model_dir, batcher.lengths)
 
         # ---- Restore: 1. the newest checkpoint 2. the pre-trained encoder ----
         notes = [*self.notes, self._describe_data(batcher), *self.task_data.notes]
@@ -270,12 +286,14 @@ class SeedRun:
         # ---- Results, of the best checkpoint ----
         return self._write_results(trainer, predict, started)
 
-    def _make_trainer(self, model_dir: str) -> trainer_lib.Trainer:
+    def _make_trainer(
+        self, model_dir: str, lengths: Sequence[int]
+    ) -> trainer_lib.Trainer:
         train = self.config.train
         return trainer_lib.Trainer(
             self.config,
             model_dir,
-            objectives.TaskObjective(self.task.kind),
+            objectives.TaskObjective(self.task.kind, lengths),
             lambda: task_model.build_task_model(
                 self.config.model,
                 self.task.kind,
@@ -353,11 +371,12 @@ class SeedRun:
     def _describe_data(self, batcher: batches_lib.FeatureBatcher) -> str:
         run = self.config.train
         passes = run.num_steps * run.batch_size / batcher.num_items
+        lengths = " or ".join(str(length) for length in batcher.lengths)
         return (
             f"{self.config.task.name}, seed {run.seed}: "
             f"{len(self.task_data.train.examples):,} training examples as "
-            f"{batcher.num_items:,} items of {batcher.length} tokens, "
-            f"{passes:.1f} times"
+            f"{batcher.num_items:,} items of {lengths} tokens "
+            f"({batcher.padding(run):.1%} padding), {passes:.1f} times"
         )
 
     def _make_predict(self, model) -> Predict:

@@ -21,11 +21,16 @@ class Objective(Protocol):
 
     Attributes:
       sum_names: the names of the sums.
+      lengths: those that `row_lengths.at_own_length` may cut a batch to.
     """
 
     @property
     def sum_names(self) -> tuple[str, ...]:
         """The names of the sums, in a fixed order."""
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Ascending lengths of rows; empty if all batches have the same."""
 
     def weights(self, features: Features) -> list[tf.Tensor]:
         """Returns the divisors of the sums over a batch: float32 scalars."""
@@ -79,6 +84,7 @@ class PretrainingObjective:
     """
 
     sum_names = PRETRAINING_SUMS
+    lengths = ()
 
     def __init__(self, pair_loss: str):
         self._pair_metric = _PAIR_METRICS.get(pair_loss)
@@ -151,9 +157,15 @@ class TaskObjective:
 
     sum_names = ("task_loss", "task_correct", "task_weight", "num_tokens")
 
-    def __init__(self, kind: str):
-        """Takes a key of `task_model.HEADS`."""
+    def __init__(self, kind: str, lengths: Sequence[int] = ()):
+        """Creates an objective.
+
+        Args:
+          kind: a key of `task_model.HEADS`.
+          lengths: as in `row_lengths.at_own_length`.
+        """
         self._kind = kind
+        self.lengths = tuple(lengths)
 
     def weights(self, features: Features) -> list[tf.Tensor]:
         """Returns the number of examples, or of words that have labels."""

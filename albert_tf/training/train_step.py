@@ -13,7 +13,7 @@ from albert_tf.core import config as config_lib
 from albert_tf.devices import strategies
 from albert_tf.model import stateless_random
 from albert_tf.optim import optimizers
-from albert_tf.training import objectives
+from albert_tf.training import objectives, row_lengths
 
 Features = objectives.Features
 Scalars = objectives.Scalars
@@ -131,12 +131,18 @@ def make_train_step(
     )
     names = objective.sum_names
 
+    def part_gradients(part: Features, seed, weights):
+        def compute(cut: Features):
+            return compiled(objective, model, cut, seed, *weights)
+
+        return row_lengths.at_own_length(compute, part, objective.lengths)
+
     def train_step(features: Features, stop, mean_loss, num_skipped=0) -> Scalars:
         weights = strategies.sum_over_replicas(objective.weights(features))
         key = tf.stack([config.train.seed, tf.cast(optimizer.iterations, tf.int32)])
         key = stateless_random.fold_in(key, strategies.replica_id())
         gradients, sums = accumulate_gradients(
-            lambda part, seed: compiled(objective, model, part, seed, *weights),
+            lambda part, seed: part_gradients(part, seed, weights),
             features,
             config.train.accumulation_steps,
             key,

@@ -4,21 +4,17 @@ import collections
 import contextlib
 import dataclasses
 import errno
-import functools
 import hashlib
 import os
-import platform
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tqdm
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files, source_digest
+from albert_tf.core import files
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from data_prep.pipeline import (
@@ -26,6 +22,7 @@ from data_prep.pipeline import (
     common,
     duplicates,
     manifest_builder,
+    program,
     run_plan,
     work_file,
     worker,
@@ -37,18 +34,6 @@ from data_prep.reading import blocks, input_files, progress
 from data_prep.records import shards as shards_lib
 
 _WORK_DIR = ".unfinished"
-# Other versions of these may read, clean, split, tokenize or compute differently.
-_DECIDING_PACKAGES = (
-    "datasketch",
-    "mwparserfromhell",
-    "numba",
-    "numpy",
-    "py3langid",
-    "pyarrow",
-    "sentencepiece",
-    "sentencex",
-    "xxhash",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +63,7 @@ def create_pretraining_data(
     overwrite: bool = False,
     work_dir: str = "",
     evaluation_input: str | Iterable[str] = (),
+    dask_scheduler: str = "",
 ) -> schema.Manifest:
     """Writes the records of raw text into a directory.
 
@@ -94,6 +80,9 @@ def create_pretraining_data(
         `output_dir`.
       evaluation_input: globs of text files; documents that share a run of
         `config.text.contamination_ngram` words with them are dropped.
+      dask_scheduler: address of a Dask cluster whose workers do the tasks instead of
+        `num_workers` processes; empty for none. They must see the directory of
+        unfinished work under the same path.
 
     Returns:
       The manifest, as written.
@@ -102,7 +91,7 @@ def create_pretraining_data(
       ValueError: bad input, a vocabulary that does not fit, a directory that cannot be
         written or holds records, or text that gives no training record.
       OSError: an error after which the same call can resume: a full disk, or a worker
-        that was killed.
+        that was killed and that no other replaces.
     """
     # ---- Settings ----
     settings, tokenizer = common.make_settings(vocab_model, config, evaluation_input)
@@ -113,6 +102,8 @@ def create_pretraining_data(
     # ---- Directories ----
     output = output_dir_lib.OutputDir(output_dir, tokenizer.model_proto, overwrite)
     path = _work_path(work_dir, output_dir)
+    if dask_scheduler:
+        path = os.path.abspath(path)  # workers have their own current directories
     work = work_dir_lib.WorkDir(path, len(groups), work_dir_lib.BLOCKS_PER_RUN)
     plan = _plan(settings, groups, output_dir)
     digest = output.manifest_digest()
@@ -127,7 +118,11 @@ def create_pretraining_data(
     # ---- Records ----
     with _cleaning_up(work):
         arguments = (settings, path, len(groups), work_dir_lib.BLOCKS_PER_RUN)
-        with worker_pool.Pool(num_workers, worker.Worker, *arguments) as pool:
+        if dask_scheduler:
+            executor = _connect(dask_scheduler, *arguments)
+        else:
+            executor = worker_pool.start(num_workers, worker.Worker, *arguments)
+        with worker_pool.Pool(executor) as pool:
             made = _make_until_whole(groups, settings, work, output, pool)
         manifest = manifest_builder.make_manifest(*made, settings, tokenizer)
         digest = output_dir_lib.digest_of(manifest)
@@ -135,6 +130,15 @@ def create_pretraining_data(
         output.publish(path, manifest)
         work.finish(plan, digest)
     return manifest
+
+
+def _connect(address: str, *arguments: Any) -> worker_pool.Executor:
+    # Imported here: Dask is needed by those alone who have a cluster of it.
+    from data_prep.pipeline import dask_executor
+
+    executor = dask_executor.DaskExecutor(address, *arguments)
+    print(executor.describe(), file=sys.stderr)
+    return executor
 
 
 def _work_path(work_dir: str, output_dir: str) -> str:
@@ -147,19 +151,6 @@ def _work_path(work_dir: str, output_dir: str) -> str:
             "--output_dir"
         )
     return os.path.join(parent, _WORK_DIR)
-
-
-@functools.cache
-def program_digest() -> str:
-    """Returns the digest of the code that decides records: what a worker imports.
-
-    All else, such as the manifest, is made at the end, and by one program. The modules
-    of the configuration do not count: the settings that decide are part of the plan by
-    their values.
-    """
-    names = ("config", "config_io", "task_config", "validation")
-    settings = [f"albert_tf/core/{name}.py" for name in names]
-    return source_digest.imports_digest(worker.__file__, omit=settings)
 
 
 def _plan(
@@ -179,12 +170,7 @@ def _plan(
             "vocabulary": hashlib.sha256(settings.vocab_model).hexdigest(),
             "evaluation set": evaluation.digest if evaluation else "",
             "output directory": output,
-            "program": program_digest(),
-            "versions": {
-                "Python": platform.python_version(),
-                "zlib": zlib.ZLIB_RUNTIME_VERSION,  # the bytes of gzip
-                **{name: metadata.version(name) for name in _DECIDING_PACKAGES},
-            },
+            **program.describe(),
         },
         groups=[[[path, *files.stamp(path)] for path in g.paths] for g in groups],
     )

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import xxhash
 
-from albert_tf.core import short_repr, strict_json
+from albert_tf.core import files, short_repr, strict_json
 
 # Errors of a file that is not there, and of a disk that cannot read it.
 _DAMAGE_ERRNOS = (errno.ENOENT, errno.EIO)
@@ -175,7 +175,7 @@ def write(
 @contextlib.contextmanager
 def _create(path: str) -> Iterator[IO[bytes]]:
     """Opens a file that appears under its name only when it is complete and on disk."""
-    temporary = f"{path}.tmp{os.getpid()}"
+    temporary = files.temporary_path(path)
     with open(temporary, "wb") as file:
         yield file
         file.flush()

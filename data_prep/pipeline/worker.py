@@ -5,8 +5,8 @@ the order of tasks.
 """
 
 import collections
-import os
 
+from albert_tf.core import files
 from albert_tf.data import schema
 from data_prep.pipeline import block_processor, duplicates, work_dir, work_file
 from data_prep.reading import blocks
@@ -14,7 +14,11 @@ from data_prep.records import shards
 
 
 class Worker:
-    """Does tasks; one per process, for as long as the process lives."""
+    """Does tasks; one per process, for as long as the process lives.
+
+    Attributes:
+      work_path: the directory of unfinished work.
+    """
 
     def __init__(
         self,
@@ -31,6 +35,7 @@ class Worker:
           num_groups: the number of groups of input files.
           blocks_per_run: as `work_dir.WorkDir` takes it.
         """
+        self.work_path = work_path
         self._settings = settings
         self._work = work_dir.WorkDir(work_path, num_groups, blocks_per_run)
         self._processor: block_processor.BlockProcessor | None = None
@@ -77,7 +82,7 @@ class Worker:
             )
         except work_file.DamagedError as error:
             return error
-        temporary = f"{self._work.shard_path(name)}.tmp{os.getpid()}"
+        temporary = files.temporary_path(self._work.shard_path(name))
         shard = shards.write_shard(
             temporary, name, content, num_records, data.compression
         )

@@ -13,83 +13,113 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from albert_tf.core import numba_cache
 
 # Enough that no worker waits for its next task, few enough to fit in memory.
-_TASKS_PER_WORKER = 2
+TASKS_PER_WORKER = 2
 # The number of workers that one thread, which reads and decompresses, can keep busy.
 _WORKERS_PER_READER = 4
+# A task is given up after it was lost with its worker so many times: it may be what
+# ends them.
+_MOST_LOSSES = 3
+_CHECK_SECONDS = 5.0
 
 # The name of a method of the worker, and its arguments.
 Task = tuple
 
 
+class Executor(Protocol):
+    """Workers, each of which does one task at a time."""
+
+    @property
+    def num_workers(self) -> int:
+        """The number of workers that there are now."""
+
+    @property
+    def capacity(self) -> int:
+        """The number of tasks to submit before the first of them is done."""
+
+    def submit(self, task: Task) -> concurrent.futures.Future:
+        """Begins a task."""
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Returns whether a task ended with its worker, and can be submitted again."""
+
+    def check(self) -> None:
+        """Raises an OSError if no task will ever be done."""
+
+    def close(self, is_failed: bool) -> None:
+        """Ends the workers; if something failed, without waiting for their tasks."""
+
+
+def start(num_workers: int, worker: Callable[..., Any], *arguments: Any) -> Executor:
+    """Returns workers on this machine.
+
+    Args:
+      num_workers: the number of processes; 1 starts none.
+      worker: called once in each process, returns the object that does the tasks.
+        Must be at the top level of its module.
+      *arguments: of `worker`.
+    """
+    if num_workers == 1:
+        return _ThisProcess(worker(*arguments))
+    return _Processes(num_workers, worker, *arguments)
+
+
 class Pool:
-    """Does tasks with a number of processes; a context manager."""
+    """Does tasks with an executor; a context manager that closes it."""
 
-    def __init__(self, num_workers: int, worker: Callable[..., Any], *arguments: Any):
-        """Starts no process yet.
-
-        Args:
-          num_workers: the number of processes; 1 starts none.
-          worker: called once in each process, returns the object that does the tasks.
-            Must be at the top level of its module.
-          *arguments: of `worker`.
-        """
-        self._num_workers = num_workers
-        self._other_children = set(multiprocessing.active_children())
-        self._local_worker = worker(*arguments) if num_workers == 1 else None
-        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
-        if num_workers > 1:
-            # "spawn": a fork of a process that has threads may hang.
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                num_workers,
-                multiprocessing.get_context("spawn"),
-                _start,
-                (worker, *arguments),
-            )
+    def __init__(self, executor: Executor):
+        self._executor = executor
 
     def __enter__(self) -> "Pool":
         return self
 
     def __exit__(self, error_type, *_) -> None:
-        if self._pool is None:
-            return
-        if error_type is not None:
-            # Their results are useless, and a second Ctrl-C must not reach them.
-            children = set(multiprocessing.active_children()) - self._other_children
-            for child in children:
-                child.terminate()
-        self._pool.shutdown(cancel_futures=True)
+        self._executor.close(error_type is not None)
 
     def do_all(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Any]]:
         """Does tasks and yields each with its result, in any order.
 
-        `tasks` is read as workers become free.
+        `tasks` is read as workers become free. A task that is lost with its worker is
+        done again.
 
         Raises:
-          OSError: a worker was killed.
+          OSError: a worker was killed, and no other can do its tasks.
         """
-        if self._pool is None:
-            for task in tasks:
-                yield task, _do_with(self._local_worker, task)
-            return
-        in_flight: dict[concurrent.futures.Future, Task] = {}
+        # Each with the number of times that it was lost.
+        in_flight: dict[concurrent.futures.Future, tuple[Task, int]] = {}
         try:
             for task in tasks:
-                with _without_interrupts():
-                    in_flight[self._pool.submit(_do, task)] = task
-                if len(in_flight) == self._num_workers * _TASKS_PER_WORKER:
-                    yield from _results(in_flight)
+                in_flight[self._executor.submit(task)] = task, 0
+                while len(in_flight) >= self._executor.capacity:
+                    yield from self._results(in_flight)
             while in_flight:
-                yield from _results(in_flight)
+                yield from self._results(in_flight)
         except concurrent.futures.process.BrokenProcessPool as error:
             raise OSError(
                 "a worker process was killed, perhaps because memory ran out; give the "
                 "same command again, with fewer --num_workers if necessary"
             ) from error
+
+    def _results(self, in_flight: dict) -> Iterator[tuple[Task, Any]]:
+        """Yields tasks that are done, and submits those again that were lost."""
+        for future, (task, num_losses) in _pop_finished(in_flight, self._executor):
+            error = _error_of(future)
+            if error is None:
+                yield task, future.result()
+                continue
+            if not self._executor.is_lost(error):
+                raise error
+            if num_losses == _MOST_LOSSES:
+                raise OSError(
+                    f"a task ({task[0]}) was lost with its worker {num_losses + 1} "
+                    "times, perhaps because memory ran out; give the same command "
+                    "again, with more memory for each worker"
+                ) from error
+            in_flight[self._executor.submit(task)] = task, num_losses + 1
 
     def read(
         self, groups: Sequence[Any], read_group: Callable[[Any], Iterator]
@@ -98,11 +128,11 @@ class Pool:
 
         With enough workers, several groups are read at a time, each one item ahead.
         """
-        if self._num_workers == 1:
+        if self._executor.num_workers == 1:
             for group in groups:
                 yield from read_group(group)
             return
-        num_readers = -(-self._num_workers // _WORKERS_PER_READER)
+        num_readers = -(-self._executor.num_workers // _WORKERS_PER_READER)
         waiting = map(read_group, groups)
         reading: dict[concurrent.futures.Future, Iterator] = {}
         with concurrent.futures.ThreadPoolExecutor(num_readers) as threads:
@@ -116,6 +146,69 @@ class Pool:
                         reading[threads.submit(next, follower, _END)] = follower
                     if item is not _END:
                         yield item
+
+
+class _ThisProcess:
+    """The executor of one worker: the calling process."""
+
+    num_workers = capacity = 1
+
+    def __init__(self, worker: Any):
+        self._worker = worker
+
+    def submit(self, task: Task) -> concurrent.futures.Future:
+        """Does the task."""
+        done: concurrent.futures.Future = concurrent.futures.Future()
+        done.set_result(do(self._worker, task))
+        return done
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Nothing is lost."""
+        return False
+
+    def check(self) -> None:
+        """Each task is done at once."""
+
+    def close(self, is_failed: bool) -> None:
+        """There is nothing to close."""
+
+
+class _Processes:
+    """Processes on this machine."""
+
+    def __init__(self, num_workers: int, worker: Callable[..., Any], *arguments: Any):
+        self.num_workers = num_workers
+        self._other_children = set(multiprocessing.active_children())
+        # "spawn": a fork of a process that has threads may hang.
+        self._pool = concurrent.futures.ProcessPoolExecutor(
+            num_workers,
+            multiprocessing.get_context("spawn"),
+            _start,
+            (worker, *arguments),
+        )
+
+    @property
+    def capacity(self) -> int:
+        return self.num_workers * TASKS_PER_WORKER
+
+    def submit(self, task: Task) -> concurrent.futures.Future:
+        with _without_interrupts():
+            return self._pool.submit(_do, task)
+
+    def is_lost(self, error: BaseException) -> bool:
+        """When one of them is killed, no other does a task any more."""
+        return False
+
+    def check(self) -> None:
+        """The pool itself notices processes that end."""
+
+    def close(self, is_failed: bool) -> None:
+        if is_failed:
+            # Their results are useless, and a second Ctrl-C must not reach them.
+            children = set(multiprocessing.active_children()) - self._other_children
+            for child in children:
+                child.terminate()
+        self._pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager
@@ -134,17 +227,28 @@ def _without_interrupts() -> Iterator[None]:
 _END = object()
 
 
-def _results(in_flight: dict) -> Iterator[tuple[Task, Any]]:
-    for future, task in _pop_finished(in_flight):
-        yield task, future.result()
+def _pop_finished(
+    futures: dict, executor: Executor | None = None
+) -> list[tuple[concurrent.futures.Future, Any]]:
+    """Removes the futures that are done, at least one, and returns their items.
+
+    Raises OSError if the executor says that it will never do them.
+    """
+    while True:
+        done, _ = concurrent.futures.wait(
+            futures, _CHECK_SECONDS, concurrent.futures.FIRST_COMPLETED
+        )
+        if done:
+            return [(future, futures.pop(future)) for future in done]
+        if executor is not None:
+            executor.check()
 
 
-def _pop_finished(futures: dict) -> list[tuple[concurrent.futures.Future, Any]]:
-    """Removes the futures that are done, at least one, and returns their items."""
-    done, _ = concurrent.futures.wait(
-        futures, return_when=concurrent.futures.FIRST_COMPLETED
-    )
-    return [(future, futures.pop(future)) for future in done]
+def _error_of(future: concurrent.futures.Future) -> BaseException | None:
+    try:
+        return future.exception()
+    except concurrent.futures.CancelledError as error:
+        return error
 
 
 # The worker of a process, which lives as long as the process.
@@ -166,10 +270,11 @@ def _end_with_parent() -> None:
 
 
 def _do(task: Task) -> Any:
-    return _do_with(_worker, task)
+    return do(_worker, task)
 
 
-def _do_with(worker: Any, task: Task) -> Any:
+def do(worker: Any, task: Task) -> Any:
+    """Returns the result of a task of a worker."""
     name, *arguments = task
     with numba_cache.first_use(f"{type(worker).__name__}.{name}"):
         return getattr(worker, name)(*arguments)

@@ -171,7 +171,7 @@ def sample_lines(
     groups = blocks.plan_groups(paths)
     sampler = _Sampler(settings.input_sentence_size, settings.heldout_lines)
     with (
-        worker_pool.Pool(num_workers, Scanner, settings) as pool,
+        worker_pool.Pool(worker_pool.start(num_workers, Scanner, settings)) as pool,
         progress.InputProgress("reading", groups) as bar,
     ):
 

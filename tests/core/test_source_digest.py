@@ -8,7 +8,7 @@ import grimp
 import pytest
 
 from albert_tf.core import source_digest
-from data_prep.pipeline import local_run
+from data_prep.pipeline import program
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PROGRAM = "data_prep/pipeline/worker.py"
@@ -73,7 +73,7 @@ def test_all_code_that_decides_records_counts_and_no_other(imports):
 def test_the_versions_of_all_packages_that_decide_records_count(imports):
     packages = {name for name in imports if "." not in name}
     packages -= {"albert_tf", "data_prep", *sys.stdlib_module_names}
-    assert packages - UNDECIDING_PACKAGES == set(local_run._DECIDING_PACKAGES)
+    assert packages - UNDECIDING_PACKAGES == set(program.DECIDING_PACKAGES)
 
 
 @pytest.mark.parametrize(

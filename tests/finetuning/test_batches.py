@@ -63,6 +63,38 @@ def test_choices_have_an_axis_of_their_own():
     assert batch["label_ids"].tolist() == [1, 2]
 
 
+def test_batches_are_padded_to_the_length_that_they_name():
+    rows = features_lib.build(
+        [[n] * length for n, length in enumerate((5, 40, 16, 17, 33, 3))],
+        [2] * 6,
+        list(range(6)),
+    )
+    batcher = batches.FeatureBatcher(rows, "classification", PAD, 512, num_lengths=2)
+    assert batcher.lengths == (16, 48)
+    run = config.TrainConfig(batch_size=2, seed=6)
+    context = tf.distribute.InputContext(1, 0, 1)
+    dataset = batches.train_input_fn(batcher, run, 0)(context)
+    found = {}
+    for batch in dataset.take(3).as_numpy_iterator():
+        assert batch["input_ids"].shape == (2, 48)
+        found[tuple(sorted(batch["input_ids"][:, 0]))] = batch["length_index"].tolist()
+    assert found == {(0, 5): [0, 0], (2, 3): [1, 1], (1, 4): [1, 1]}
+    # 114 tokens in one batch of 2 * 16 and two of 2 * 48.
+    assert batcher.padding(run) == pytest.approx(1 - 114 / 224)
+
+
+def test_all_choices_of_an_example_fit_into_its_length():
+    rows = features_lib.build(
+        [[2] * length for length in (5, 30, 6, 7)],
+        [2] * 4,
+        [0, 0, 1, 1],
+        per_row={"label_ids": np.array([1, 1, 0, 0], np.int32)},
+    )
+    batcher = batches.FeatureBatcher(rows, "multiple_choice", PAD, 512, num_lengths=2)
+    assert batcher.lengths == (16, 32)
+    assert [batcher.length_index(np.array([item])) for item in (0, 1)] == [1, 0]
+
+
 def _items(first_step, num_steps, num_replicas=1, num_hosts=1):
     """The first ids of the rows of each global batch, read on all hosts."""
     rows = features_lib.build([[n, 3] for n in range(10)], [2] * 10, list(range(10)))

@@ -30,8 +30,13 @@ STILL = (
     "task.classifier_dropout_rate=0",
     # On a second device variables have other names, by which rates could be missed.
     "task.layer_decay=0.9",
+    "task.num_lengths=2",
 )
-WITH_DROPOUT = ("model.hidden_dropout_rate=0.1", "task.classifier_dropout_rate=0.3")
+WITH_DROPOUT = (
+    "model.hidden_dropout_rate=0.1",
+    "task.classifier_dropout_rate=0.3",
+    "task.num_lengths=2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -426,6 +431,25 @@ def test_the_train_step_of_a_task_holds_nothing_that_a_tpu_cannot_do(kind):
     choices = [3] if kind == "multiple_choice" else []
     shapes = [part["input_ids"].shape.as_list() for part in parts]
     assert shapes == [[4, *choices, 24]] * 8
+
+
+def test_the_train_step_at_one_of_several_lengths_holds_nothing_else():
+    training = small_rows.Training(
+        fake_tpu.create_strategy(),
+        "multiple_choice",
+        "train.batch_size=32",
+        "train.jit_compile=auto",
+        "task.num_lengths=2",
+    )
+    num_steps = tf.TensorSpec([], tf.int32)
+    graph = training.loop.get_concrete_function(training.batches, num_steps).graph
+    ops = tpu_ops.split(graph)
+    assert tpu_ops.faults(ops) == set()
+    # One branch for each length; what crosses replicas is outside of them.
+    types = tpu_ops.types(ops.inside)
+    assert types["Case"] + types["StatelessCase"] == 1
+    num_variables = len(training.model.trainable_variables)
+    assert types["CrossReplicaSum"] == num_variables + 2
 
 
 @pytest.mark.parametrize("kind", ON_TPU)

@@ -134,6 +134,19 @@ def test_a_run_that_lost_its_checkpoints_is_not_started_over(
     assert _contents(run) == before
 
 
+def test_several_lengths_are_refused_where_padding_has_a_share_in_scores(
+    pretrained, table, tmp_path, capsys
+):
+    said = binaries.error_of(
+        capsys,
+        finetune,
+        *small_task.arguments(
+            pretrained, table, tmp_path / "run", "task.name=squad1", "task.num_lengths=2"
+        ),
+    )
+    assert "task.num_lengths must be 1 for the task squad1" in said
+
+
 def test_a_directory_in_use_is_refused(tuned, pretrained, table, tmp_path):
     run = shutil.copytree(tuned, tmp_path / "run")
     settings = [*small_task.OVERRIDES, *small_task.TABLE, "train.seed=9"]

@@ -23,6 +23,7 @@ DISTRIBUTIONS = {
 # that run in another environment, which has it.
 OPTIONAL = {
     "apache_beam": ("data_prep/beam_pipeline", "data_prep/pipeline/beam_"),
+    "distributed": ("data_prep/pipeline/dask_executor",),
     "jax": ("albert_tf/planning/run_exported",),
     "jaxlib": ("albert_tf/planning/run_exported",),
     "torch": ("albert_tf/benchmarks/transformers_", "tests/interop/test_"),

@@ -1,4 +1,4 @@
-"""Holds the tree, its imports and BUILD to the layout that README describes."""
+"""Holds the tree, its imports and BUILD to the layout of docs/architecture.md."""
 
 import pathlib
 import re
@@ -13,20 +13,26 @@ TOP_LEVEL = {
     ".gitattributes",
     ".gitignore",
     "BUILD",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "LICENSE",
     "MODULE.bazel",
     "Makefile",
     "README.md",
+    "SECURITY.md",
     "albert_tf",
     "configs",
     "constraints.txt",
     "data_prep",
     "docs",
+    "mkdocs.yml",
     "pyproject.toml",
     "requirements-beam.txt",
     "requirements-bench-keras.txt",
     "requirements-bench-torch.txt",
+    "requirements-dask.txt",
     "requirements-dev.txt",
+    "requirements-docs.txt",
     "requirements-interop.txt",
     "requirements-jax.txt",
     "requirements-tpu.txt",
@@ -75,7 +81,9 @@ def test_product_code_imports_only_what_requirements_txt_pins():
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-dask.txt", "requirements-dev.txt"]
+)
 def test_constraints_hold_the_same_pins(name):
     locked = _pins("constraints.txt")
     for requirement, version in _pins(name).items():

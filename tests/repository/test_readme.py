@@ -1,4 +1,4 @@
-"""README's commands run as written, on a small corpus; its pages and paths exist."""
+"""The five commands of docs/start.md run as written; what pages name exists."""
 
 import os
 import pathlib
@@ -11,7 +11,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+# Pages at the root, whose links mkdocs does not check.
+AT_ROOT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 # What makes the commands fit a corpus of a few hundred sentences and a test's patience.
 SHRINK = {
     "data_prep.train_vocab": ["--vocab_size=130"],
@@ -31,8 +33,8 @@ SHRINK = {
 }
 
 
-def _shell_blocks() -> list[str]:
-    return re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+def _shell_blocks(page: str) -> list[str]:
+    return re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
 
 
 def _write_corpus(path: pathlib.Path) -> None:
@@ -60,7 +62,8 @@ def _write_python(path: pathlib.Path) -> None:
 
 @pytest.mark.slow
 def test_five_commands_lead_from_own_text_to_answers(tmp_path):
-    (block,) = (block for block in _shell_blocks() if "data_prep.train_vocab" in block)
+    blocks = _shell_blocks(START)
+    (block,) = (block for block in blocks if "data_prep.train_vocab" in block)
     activation, *lines = block.splitlines()
     assert activation == ". .venv/bin/activate"
     assert block.count("python -m ") == 5
@@ -82,13 +85,23 @@ def test_five_commands_lead_from_own_text_to_answers(tmp_path):
     assert "->" in result.stdout
 
 
-def test_make_targets_and_files_that_readme_names_exist():
+def test_make_targets_that_pages_name_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"^make ([a-z-]+)", "\n".join(_shell_blocks()), re.MULTILINE)
-    assert {"demo", "test", "check", "help"} <= set(targets)
+    pages = [START, *((ROOT / name).read_text(encoding="utf-8") for name in AT_ROOT)]
+    shell = "\n".join(block for page in pages for block in _shell_blocks(page))
+    targets = re.findall(r"^make ([a-z-]+)", shell, re.MULTILINE)
+    assert {"demo", "docs", "test", "check", "help", "reference"} <= set(targets)
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+
+
+@pytest.mark.parametrize("name", AT_ROOT)
+def test_files_that_a_page_at_the_root_links_to_exist(name):
+    page = (ROOT / name).read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", page)
+    # The site has the other three as pages of docs/, where such links would be wrong.
+    assert bool(links) == (name == "README.md")
+    for path in links:
         assert (ROOT / path).exists(), path
 
 

@@ -101,8 +101,11 @@ class Training:
                 self.model.compute.fuse_elementwise,
             )
             adam.build(self.model.trainable_variables)
-        objective = objectives.TaskObjective(kind)
-        self.batcher = batches.FeatureBatcher(make(kind), kind, 0, LENGTH)
+        num_lengths = self.config.task.num_lengths
+        self.batcher = batches.FeatureBatcher(
+            make(kind), kind, 0, LENGTH, num_lengths=num_lengths
+        )
+        objective = objectives.TaskObjective(kind, self.batcher.lengths)
         self.batches = iter(
             strategies.distribute_dataset(
                 strategy, batches.train_input_fn(self.batcher, run, 0)

@@ -1,0 +1,48 @@
+"""The documentation's site: every page is in its navigation, and works offline."""
+
+import re
+
+import pytest
+
+from tests.repository import project_files, site_assets
+
+
+def _navigation() -> list[str]:
+    settings = (project_files.ROOT / "mkdocs.yml").read_text()
+    return re.findall(r"^ +- (?:[\w -]+: )?(\S+\.md)$", settings, re.M)
+
+
+def test_navigation_has_every_page_once():
+    paths = project_files.repository_files(project_files.ROOT)
+    pages = [path.removeprefix("docs/") for path in paths if path.startswith("docs/")]
+    assert sorted(_navigation()) == sorted(
+        path for path in pages if path.endswith(".md")
+    )
+
+
+def test_home_page_links_to_every_page_but_itself():
+    page = (project_files.ROOT / "docs/index.md").read_text()
+    linked = set(re.findall(r"\]\(([^)]+)\)", page))
+    assert linked == {*_navigation()} - {"index.md"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.html", '<script src="https://a.b/c.js"></script>', ["https://a.b/c.js"]),
+        ("a.html", '<link rel="stylesheet" href="//a.b/c.css">', ["//a.b/c.css"]),
+        ("a.html", '<link rel="preconnect" href="http://a.b">', ["http://a.b"]),
+        (
+            "a.html",
+            "<style>p{background:url('http://a.b/c')}</style>",
+            ["http://a.b/c"],
+        ),
+        ("a.css", "@import 'https://a.b/c.css';", ["https://a.b/c.css"]),
+        ("a.html", '<a href="https://a.b">c</a><img src="d.png">', []),
+        ("a.html", '<link rel="canonical" href="https://a.b">', []),
+        ("a.html", '<link rel="icon" href="assets/icon.png">', []),
+        ("a.css", "p { background: url(data:image/png;base64,AA==) }", []),
+    ],
+)
+def test_what_is_loaded_from_other_hosts_is_found(name, text, found):
+    assert site_assets.loaded_from_elsewhere(name, text) == found

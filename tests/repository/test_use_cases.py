@@ -1,0 +1,19 @@
+"""The Python of the use-case pages does what the pages say."""
+
+import re
+
+import numpy as np
+
+from tests.repository import project_files
+
+
+def test_nearest_texts_are_those_of_the_smallest_angle(tmp_path, monkeypatch, capsys):
+    page = "docs/use_cases/embeddings_and_search.md"
+    text = (project_files.ROOT / page).read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    monkeypatch.chdir(tmp_path)
+    texts = np.array([[0, 9], [1, 1], [2, 0.1], [-1, 0]], np.float32)
+    np.savez("texts.npz", embedding=texts, num_tokens=np.ones(4, np.int32))
+    np.savez("queries.npz", embedding=texts[2:3] * 3, num_tokens=np.ones(1, np.int32))
+    exec(compile(code, page, "exec"), {})
+    assert capsys.readouterr().out.startswith("[2 1 0 3]")
