@@ -66,8 +66,13 @@ class Content:
         checksum, _, text = line.rstrip(b" \n").partition(b" ")
         if checksum != xxhash.xxh3_64_hexdigest(text).encode():
             raise ValueError("the checksum of its first line is wrong")
-        # Leniently: fingerprints have 64 bits without a sign.
-        head = strict_json.loads(text, "its first line", lenient=True)
+        # Leniently: fingerprints have 64 bits without a sign. It lists all input files.
+        head = strict_json.loads(
+            text,
+            "its first line",
+            lenient=True,
+            max_bytes=strict_json.MAX_DATA_BYTES,
+        )
         try:
             if head["name"] != os.path.basename(path):
                 raise ValueError(f"it is a copy of {short_repr.shown(head['name'])}")
