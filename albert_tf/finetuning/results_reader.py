@@ -264,7 +264,7 @@ def _read_answers(path: str, kind: str) -> list[dict[str, Any]]:
             continue
         if label == _SPAN_NAMES[-1]:
             _require_names(place, given, ("answers", "f1"))
-        found.append(answer)
+        found.append(given)
     return found
 
 
