@@ -16,7 +16,6 @@ from hypothesis import strategies
 from albert_tf.checkpoints import branching, checkpointer, run_dir
 from albert_tf.core import config, config_io, locks, task_config
 from albert_tf.data import manifest as manifest_lib
-from albert_tf.data import schema
 from albert_tf.demonstration import stages
 from albert_tf.devices import strategies as devices
 from albert_tf.finetuning import results_reader
@@ -40,149 +39,7 @@ from albert_tf.tasks import examples, predictions, registry
 from albert_tf.training import hangs, metrics_log
 from data_prep.reading import formats
 from data_prep.verification import manifest as verification
-from tests.support import hostile_json, sample_runs
-
-SHARD = {"name": "train-00000", "num_records": 9, "num_bytes": 99, "sha256": "0f"}
-STATISTICS = {
-    "labels": {"-1": 1, "0": 4, "1": 4},
-    "padding_rate": 0.25,
-    "drawn_ngram_lengths": {"1": 2},
-    "replacements": {"mask": 1, "keep": 1, "random": 0},
-    "num_tokens": 70,
-}
-MANIFEST = {
-    "text": {"field": "text", "min_document_characters": 3},
-    "data": {
-        "compression": "none",
-        "lower_case": True,
-        "masked_lm_rate": 0.15,
-        "masking": "static",
-        "pair_loss": "sop",
-        "seed": 1,
-    },
-    "vocab_size": 100,
-    "vocab_sha256": "0f",
-    "mask_id": 4,
-    "reserved_ids": [0, 1],
-    "seq_length": 32,
-    "num_predictions": 5,
-    "documents": {"read": 3, "kept": 3, "dropped": {}},
-    "characters": {"read": 30},
-    "evaluation_digest": "",
-    "splits": {
-        "train": {
-            "num_documents": 3,
-            "num_records": 9,
-            "shards": [SHARD],
-            "statistics": STATISTICS,
-        }
-    },
-    "heldout_unigram_entropy": 5.5,
-    "format_version": schema.FORMAT_VERSION,
-}
-CONFIG = {
-    "model": {"num_layers": 2, "sharing": "all", "hidden_dropout_rate": 0.1},
-    "train": {
-        "num_steps": 900,
-        "records": {"wiki": 3.0, "books": 1.0},
-        "stages": [{"num_steps": 900, "max_seq_length": 128, "batch_size": 64}],
-    },
-    "optimizer": {"exclude_patterns": ["bias"], "warmup_steps": 10},
-    "task": {"given_settings": []},
-}
-MINIMAL_PAIR = {"sentence_good": "A.", "sentence_bad": "B.", "group": "c", "UID": "d"}
-SQUAD = {
-    "data": [
-        {
-            "paragraphs": [
-                {
-                    "context": "Ann has a cat.",
-                    "qas": [
-                        {
-                            "id": "q",
-                            "question": "Who?",
-                            "answers": [{"text": "Ann", "answer_start": 0}],
-                            "is_impossible": False,
-                        }
-                    ],
-                }
-            ]
-        }
-    ]
-}
-RACE = {
-    "id": "a",
-    "article": "Ann has a cat.",
-    "questions": ["Who?"],
-    "options": [["Ann", "Bob", "Cid", "Dot"]],
-    "answers": ["A"],
-}
-ROW = {"split": "train", "step": 3, "seconds": 1.5, "loss": 0.5}
-SEEDS = {
-    "task": "mrpc",
-    "best_metric": "accuracy",
-    "best": 3,
-    "seeds": [{"seed": 3, "folder": "seed-3", "scores": {"dev": {"accuracy": 0.5}}}],
-    "median": {"dev": {"accuracy": 0.5}},
-}
-TASK = {
-    "name": "mrpc",
-    "kind": "classification",
-    "labels": ["0", "1"],
-    "head_settings": {"num_classes": 2, "dropout_rate": 0.1},
-    "train_digest": "0f",
-    "init_checkpoint": "/run/model.ckpt-3",
-    "calibration": {"null_odds_threshold": 0.5},
-}
-ARRAY = {"name": "w", "dtype": "float32", "shape": [3], "fill": None, "stddev": 0.02}
-STEP = {
-    "format_version": 1,
-    "config": {"model": {"num_layers": 2}},
-    "num_tokens": 9,
-    "model_flops": 99,
-    "arguments": [ARRAY],
-    "outputs": [{"name": "w", "dtype": "float32", "shape": [3], "argument": 0}],
-}
-HUGGING_FACE = {
-    "model_type": "albert",
-    "architectures": ["AlbertForPreTraining"],
-    "vocab_size": 100,
-    "embedding_size": 6,
-    "hidden_size": 12,
-    "num_hidden_layers": 4,
-    "num_hidden_groups": 2,
-    "inner_group_num": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "hidden_act": "gelu_new",
-    "max_position_embeddings": 16,
-    "type_vocab_size": 2,
-    "hidden_dropout_prob": 0.0,
-    "layer_norm_eps": 1e-12,
-}
-TF1 = {**HUGGING_FACE, "hidden_act": "gelu", "initializer_range": 0.02}
-ZH = {**TF1, "ln_type": "postln"}
-KERAS = {
-    "class_name": "AlbertBackbone",
-    "config": {
-        "vocabulary_size": 100,
-        "num_layers": 4,
-        "num_heads": 3,
-        "embedding_dim": 6,
-        "hidden_dim": 12,
-        "intermediate_dim": 20,
-        "num_groups": 2,
-        "num_inner_repetitions": 1,
-        "dropout": 0.0,
-        "max_sequence_length": 16,
-        "num_segments": 2,
-    },
-}
-KERAS_TASK = {
-    "class_name": "AlbertTextClassifier",
-    "config": {"num_classes": 3, "dropout": 0.1},
-}
-
+from tests.support import hostile_json, sample_runs, whole_json
 
 class Reader(NamedTuple):
     """A file that a reader reads.
@@ -256,24 +113,24 @@ def _best(folder: str) -> object:
 
 READERS = {
     "configuration": Reader(
-        "config.json", CONFIG, _within("config.json", config_io.read)
+        "config.json", whole_json.CONFIG, _within("config.json", config_io.read)
     ),
-    "manifest": Reader("manifest.json", MANIFEST, manifest_lib.read_manifest),
-    "manifest to verify": Reader("manifest.json", MANIFEST, _verify),
+    "manifest": Reader("manifest.json", whole_json.MANIFEST, manifest_lib.read_manifest),
+    "manifest to verify": Reader("manifest.json", whole_json.MANIFEST, _verify),
     "manifests of a run": Reader(
         "manifests.json", {"wiki": {"a": 1}}, run_dir.read_manifests
     ),
     "corpus": Reader("corpus.jsonl", {"text": "A.", "id": 1}, _read_corpus, ("empty",)),
-    "suite": Reader("a.jsonl", MINIMAL_PAIR, _within("a.jsonl", suites.read)),
+    "suite": Reader("a.jsonl", whole_json.MINIMAL_PAIR, _within("a.jsonl", suites.read)),
     "published results": Reader(
         "results/models_summary.jsonl",
         {"UID": "a", "ngram": 0.5, "lstm": 0.5, "txl": 0.5, "gpt2": 0.5},
         published.read,
         ("empty",),
-        {"data/a.jsonl": json.dumps(MINIMAL_PAIR)},
+        {"data/a.jsonl": json.dumps(whole_json.MINIMAL_PAIR)},
     ),
-    "SQuAD": Reader("train.json", SQUAD, _read_task_data("squad2")),
-    "RACE": Reader("train/high/1.txt", RACE, _read_task_data("race")),
+    "SQuAD": Reader("train.json", whole_json.SQUAD, _read_task_data("squad2")),
+    "RACE": Reader("train/high/1.txt", whole_json.RACE, _read_task_data("race")),
     "table": Reader(
         "train.jsonl", {"text": "A.", "label": "a"}, _read_task_data("table")
     ),
@@ -294,9 +151,9 @@ READERS = {
             ("stsb", sample_runs.STSB_ANSWERS),
         )
     },
-    "seeds": Reader("seeds.json", SEEDS, results_reader.read_seeds),
-    "task": Reader("task.json", TASK, task_run_dir.read_task),
-    "metrics": Reader("metrics.jsonl", ROW, metrics_log.read_metrics, ("empty",)),
+    "seeds": Reader("seeds.json", whole_json.SEEDS, results_reader.read_seeds),
+    "task": Reader("task.json", whole_json.TASK, task_run_dir.read_task),
+    "metrics": Reader("metrics.jsonl", whole_json.ROW, metrics_log.read_metrics, ("empty",)),
     "best checkpoint": Reader(
         "best_checkpoint.json", {"step": 3, "metric": 0.5}, _best
     ),
@@ -321,9 +178,9 @@ READERS = {
         _within("measures.json", runner._read_measures),
     ),
     "exported step": Reader(
-        "step.json", STEP, exported_step.read, (), {"step.mlir": "module {}"}
+        "step.json", whole_json.STEP, exported_step.read, (), {"step.mlir": "module {}"}
     ),
-    "Hugging Face": Reader("config.json", HUGGING_FACE, _read_model(hugging_face.read)),
+    "Hugging Face": Reader("config.json", whole_json.HUGGING_FACE, _read_model(hugging_face.read)),
     "tokenizer of Hugging Face": Reader(
         "tokenizer_config.json",
         {"do_lower_case": True, "keep_accents": False, "model_max_length": 10**30},
@@ -336,13 +193,13 @@ READERS = {
         hugging_face_weights.paths_in,
     ),
     "the original": Reader(
-        "albert_config.json", TF1, _within("albert_config.json", tf1.read_config)
+        "albert_config.json", whole_json.TF1, _within("albert_config.json", tf1.read_config)
     ),
     "albert_zh": Reader(
-        "albert_config.json", ZH, _within("albert_config.json", albert_zh._read_config)
+        "albert_config.json", whole_json.ZH, _within("albert_config.json", albert_zh._read_config)
     ),
-    "KerasHub": Reader("config.json", KERAS, _read_model(keras_hub.read)),
-    "task of KerasHub": Reader("task.json", KERAS_TASK, keras_hub_files.read_task),
+    "KerasHub": Reader("config.json", whole_json.KERAS, _read_model(keras_hub.read)),
+    "task of KerasHub": Reader("task.json", whole_json.KERAS_TASK, keras_hub_files.read_task),
     "index of KerasHub": Reader(
         "model.weights.json",
         {"weight_map": {"a": "b.weights.h5", "c": ["b.weights.h5"]}},
