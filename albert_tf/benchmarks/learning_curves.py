@@ -24,7 +24,7 @@ from typing import Any
 
 from albert_tf.benchmarks import batch_files, runner, turns
 from albert_tf.checkpoints import checkpoint_files
-from albert_tf.core import binaries, config_io, files
+from albert_tf.core import binaries, config_io, files, strict_json
 from albert_tf.core import config as config_lib
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
@@ -185,7 +185,8 @@ def _accuracy(name: str, model: dict[str, Any], options: Options) -> dict[str, A
         *(f"--data_dir={options.blimp_dir}", f"--output_dir={folder}-blimp"),
         f"--pairs_per_paradigm={options.probe_pairs}",
     )
-    return files.read_json(os.path.join(f"{folder}-blimp", "results.json"))["overall"]
+    results_path = os.path.join(f"{folder}-blimp", "results.json")
+    return strict_json.load(results_path)["overall"]
 
 
 def _as_dict(saved: SavedModel | None) -> dict[str, Any] | None:
@@ -323,7 +324,8 @@ class _Transformers:
                 )
                 process = self._start(folder, plan)
                 _run_alone(process)
-                times = files.read_json(os.path.join(folder, "times.json"))["seconds"]
+                path = os.path.join(folder, "times.json")
+                times = strict_json.load(path)["seconds"]
                 step_seconds = statistics.median(times)
                 start_seconds = process.seconds - sum(times)
                 self.form_seconds[name] = step_seconds
@@ -409,7 +411,8 @@ def _run_alone(process: turns.PausableProcess) -> None:
 
 
 def _read_loss(folder: str) -> float:
-    return files.read_json(os.path.join(folder, "heldout.json"))["mlm_loss"]
+    path = os.path.join(folder, "heldout.json")
+    return strict_json.load(path, lenient=True)["mlm_loss"]
 
 
 def table(results: dict[str, Any]) -> list[list[str]]:

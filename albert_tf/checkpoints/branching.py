@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from albert_tf.checkpoints import checkpoint_files, checkpointer, run_dir, warm_start
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
+from albert_tf.core import config_io, files, strict_json
 from albert_tf.data import schema
 from albert_tf.data import sources as sources_lib
 
@@ -91,10 +91,10 @@ def write(branch: Branch, model_dir: str) -> None:
 
 def _read(path: str) -> Branch:
     try:
-        return Branch(**files.read_json(path))
-    except TypeError as error:
+        return strict_json.load_as(path, Branch)
+    except ValueError as error:
         raise ValueError(
-            f"{path} must say where a branch began, as albert_tf.pretrain writes it: "
+            "the file must say where a branch began, as albert_tf.pretrain writes it: "
             f"{error}. Copy it again"
         ) from error
 

@@ -1,7 +1,6 @@
 """Checkpoints of a run: written while it trains, and restored strictly."""
 
 import contextlib
-import json
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -10,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.core import config as config_lib
-from albert_tf.core import failures, files
+from albert_tf.core import failures, files, short_repr, strict_json
 from albert_tf.data import schema
 
 BEST_FILE = "best_checkpoint.json"
@@ -394,17 +393,21 @@ def _read_best(model_dir: str) -> dict | None:
     if not files.exists(path):
         return None
     try:
-        best = json.loads(files.read_bytes(path))
+        best = strict_json.load_object(path, lenient=True)  # the metric may be NaN
     except ValueError as error:
         raise ValueError(
-            f"{path} is damaged: {error}. Copy it again; or remove it, and the best "
-            "checkpoint is chosen among those from now on"
+            f"{error}. Copy it again; or remove it, and the best checkpoint is chosen "
+            "among those from now on"
         ) from error
-    if not isinstance(best, dict) or not isinstance(best.get("step"), int):
+    step, metric = best.get("step"), best.get("metric")
+    # True is an integer too.
+    is_step = type(step) is int and 0 <= step < 1 << 63
+    if not is_step or type(metric) not in (int, float):
         raise ValueError(
-            f"{path} must name the step of the best checkpoint; received {best!r}"
+            f"{path} must name the step of the best checkpoint and its metric; "
+            f"received {short_repr.shown(best)}"
         )
-    return best
+    return {"step": step, "metric": metric}
 
 
 def is_unreachable(error: Exception) -> bool:

@@ -19,7 +19,6 @@ that its claim was removed, or that one with a higher number holds.
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import secrets
@@ -76,10 +75,7 @@ class _Claim:
 
     def value(self, name: str) -> Any:
         """Returns an entry; None if the content is not whole."""
-        try:
-            return json.loads(self.data).get(name)
-        except ValueError:
-            return None
+        return locks.values_of(self.data).get(name)
 
 
 class _Sight(NamedTuple):
@@ -212,7 +208,8 @@ class Lease:
         sight = self._seen.setdefault(claim.name, _Sight(claim.data, elapsed))
         watched = elapsed - sight.at
         renewed = claim.value("renewed")
-        is_old = renewed and self._clock.now() - renewed >= STALE_SECONDS
+        has_time = type(renewed) is int  # true is one too, for isinstance
+        is_old = has_time and self._clock.now() - renewed >= STALE_SECONDS
         enough = _WATCHED_PERIODS * self._renew_seconds if is_old else STALE_SECONDS
         return claim.data == sight.data and watched >= enough
 

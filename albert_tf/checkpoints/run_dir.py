@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
+from albert_tf.core import config_io, files, strict_json
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema
 from albert_tf.data import sources as sources_lib
@@ -89,10 +89,12 @@ def read_manifests(folder: str) -> dict[str, dict[str, Any]]:
     manifests = {}
     path = os.path.join(folder, schema.MANIFEST_FILE)
     if files.exists(path):
-        manifests[""] = files.read_json(path)
+        manifests[""] = strict_json.load_object(path)
     path = os.path.join(folder, schema.MANIFESTS_FILE)
     if files.exists(path):
-        manifests |= files.read_json(path)
+        manifests |= strict_json.as_type(
+            strict_json.load(path), path, Mapping[str, Mapping[str, Any]]
+        )
     return manifests
 
 

@@ -15,6 +15,8 @@ from albert_tf.core import row_shapes, task_config, validation
 
 SHARINGS = ("all", "attention", "feed_forward", "none")
 ACTIVATIONS = ("gelu_tanh", "gelu_exact", "relu")
+# Far beyond any trained network; with more, a graph would take minutes to build.
+MAX_BLOCK_APPLICATIONS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +65,12 @@ class ModelConfig(validation.Section, name="model"):
 
     def __post_init__(self):
         super().__post_init__()
+        validation.require(
+            self.num_layers * self.num_inner_groups <= MAX_BLOCK_APPLICATIONS,
+            "model.num_layers times model.num_inner_groups must be at most "
+            f"{MAX_BLOCK_APPLICATIONS:,}",
+            (self.num_layers, self.num_inner_groups),
+        )
         validation.require(
             self.hidden_size % self.num_heads == 0,
             "model.hidden_size must be a multiple of model.num_heads",

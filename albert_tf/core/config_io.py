@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files, setting_types
+from albert_tf.core import setting_types, short_repr, strict_json
 
 # Settings of before that have another name now: old key -> new key, and the new words
 # for values that changed too. Files with the old names are still read.
@@ -66,8 +66,9 @@ def read(path: str) -> config_lib.Config:
       OSError: a local file cannot be read.
       tf.errors.OpError: a remote file cannot be read.
     """
+    values = strict_json.load(path)
     try:
-        return from_json(files.read_bytes(path).decode())
+        return from_dict(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -86,7 +87,8 @@ def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.
     for text in overrides:
         key, separator, value = text.partition("=")
         if not separator:
-            raise ValueError(f"--set must read key.sub=value; received {text!r}")
+            shown = short_repr.shown(text)
+            raise ValueError(f"--set must read key.sub=value; received {shown}")
         target, name, type_ = _find_target(values, key)
         target[name] = setting_types.parse(key, value, type_)
         given.append(key)
@@ -117,11 +119,7 @@ def from_json(text: str) -> config_lib.Config:
     Raises:
       ValueError: the text is not JSON, or holds an unknown key or a wrong value.
     """
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the configuration is not JSON: {error}") from error
-    return from_dict(values)
+    return from_dict(strict_json.loads(text, "the configuration"))
 
 
 def from_dict(values: Mapping[str, Mapping[str, Any]]) -> config_lib.Config:
@@ -131,19 +129,36 @@ def from_dict(values: Mapping[str, Mapping[str, Any]]) -> config_lib.Config:
       ValueError: as for `from_json`.
     """
     if not isinstance(values, Mapping):
-        raise ValueError(f"a configuration must be an object; received {values!r}")
+        shown = short_repr.shown(values)
+        raise ValueError(f"a configuration must be an object; received {shown}")
     sections: dict[str, Any] = {}
     for section, fields in values.items():
         if section not in _SECTIONS:
             raise ValueError(_unknown_key(section))
         if not isinstance(fields, Mapping):
-            raise ValueError(f"{section} must be an object; received {fields!r}")
+            shown = short_repr.shown(fields)
+            raise ValueError(f"{section} must be an object; received {shown}")
         checked = {
             name: _check(f"{section}.{name}", value)
             for name, value in with_new_names(section, fields).items()
         }
         sections[section] = _SECTIONS[section](**checked)
     return config_lib.Config(**sections)
+
+
+def check_types(section: str, values: Mapping[str, Any]) -> None:
+    """Checks settings of another version, which may have more of them, or fewer.
+
+    Args:
+      section: of the configuration, such as "data".
+      values: of its settings, by name.
+
+    Raises:
+      ValueError: one that this version knows has another type.
+    """
+    for field in dataclasses.fields(_SECTIONS[section]):
+        if field.name in values:
+            _check(f"{section}.{field.name}", values[field.name])
 
 
 def with_new_names(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,15 +211,16 @@ def _find_target(
     count = len(stages) if isinstance(stages, list | tuple) else 0
     types = {f.name: f.type for f in dataclasses.fields(config_lib.StageConfig)}
     if name not in types:
-        known = [f"{_STAGES}{number}.{known}" for known in types]
+        known = [f"{_STAGES}{number[:9]}.{known}" for known in types]
         raise ValueError(setting_types.unknown(key, known))
-    is_stage = number.isdigit() and 1 <= int(number) <= count
-    if not is_stage or not isinstance(stages[int(number) - 1], dict):
+    by_number = {str(index + 1): stages[index] for index in range(count)}
+    if not isinstance(by_number.get(number), dict):
         raise ValueError(
-            f"{key} must have the number of a stage, of which there are {count}; "
-            f"received {number!r}. The setting train.stages holds all of them"
+            f"{_STAGES}N.{name} must have the number of a stage, of which there are "
+            f"{count}; received {short_repr.shown(number)}. The setting train.stages "
+            "holds all of them"
         )
-    return stages[int(number) - 1], name, types[name]
+    return by_number[number], name, types[name]
 
 
 def _unknown_key(key: str) -> str:
@@ -230,7 +246,13 @@ def _load_recipe(path: str) -> config_lib.Config:
     spec.loader.exec_module(module)
     if not hasattr(module, "get_config"):
         raise ValueError(f"a recipe must define get_config(); {path} does not")
-    return module.get_config()
+    config = module.get_config()
+    if not isinstance(config, config_lib.Config):
+        raise ValueError(
+            f"get_config() of a recipe must return a config.Config; that of {path} "
+            f"returns {short_repr.shown(config)}"
+        )
+    return config
 
 
 def _recipes_beside(path: str) -> str:

@@ -65,18 +65,6 @@ def write_bytes(path: str, data: bytes) -> None:
         file.write(data)
 
 
-def read_json(path: str) -> Any:
-    """Reads a JSON file.
-
-    Raises:
-      ValueError: it is not JSON, or not UTF-8; names it.
-    """
-    try:
-        return json.loads(read_bytes(path))
-    except ValueError as error:
-        raise ValueError(f"{path} must be JSON; it is damaged ({error})") from error
-
-
 def write_json(path: str, values: Any) -> None:
     """Writes a JSON file as `write_bytes` does, keys in the order given."""
     write_bytes(path, (json.dumps(values, indent=2) + "\n").encode())

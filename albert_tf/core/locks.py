@@ -10,6 +10,21 @@ import socket
 import time
 from typing import IO, Any
 
+from albert_tf.core import short_repr, strict_json
+
+# In seconds since 1970: later ones have no date.
+_YEAR_9999 = 250_000_000_000
+
+
+def values_of(data: bytes) -> dict[str, Any]:
+    """Returns the values that `Holder.to_bytes` wrote; empty if they are not whole."""
+    try:
+        # Leniently: the number of an inode may have 64 bits without a sign.
+        values = strict_json.loads(data, "a lock", lenient=True)
+        return strict_json.as_object(values, "a lock")
+    except ValueError:
+        return {}
+
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
@@ -41,11 +56,14 @@ class Holder:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Holder | None":
         """Returns the holder that `to_bytes` wrote; None if it is not whole."""
+        values = values_of(data)
+        names = {field.name for field in dataclasses.fields(cls)}
+        own = {name: value for name, value in values.items() if name in names}
         try:
-            values = json.loads(data)
-            return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls)})
-        except (ValueError, TypeError, KeyError):
+            holder = strict_json.as_type(own, "a lock", cls)
+        except ValueError:
             return None
+        return holder if 0 <= holder.since < _YEAR_9999 else None
 
     def to_bytes(self, **more: Any) -> bytes:
         """Returns the holder, and more values, as a line of JSON."""
@@ -60,7 +78,7 @@ class Holder:
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
-        return f"process {self.pid} on {self.host}, since {since}"
+        return f"process {self.pid} on {short_repr.cut(self.host)}, since {since}"
 
 
 @functools.cache
@@ -109,7 +127,7 @@ def holder_of(path: str) -> Holder | None:
     except OSError:
         return None
     holder = Holder.from_bytes(data)
-    is_copy = holder is not None and json.loads(data).get("inode") != inode
+    is_copy = holder is not None and values_of(data).get("inode") != inode
     return None if is_copy else holder
 
 

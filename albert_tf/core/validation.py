@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from albert_tf.core import short_repr
+
 _RULE = "rule"
 
 
@@ -40,7 +42,12 @@ class Section:
             is_unset = value is None and field.default is None
             if _RULE in field.metadata and not is_unset:
                 holds, rule = field.metadata[_RULE]
-                require(holds(value), f"{self._section}.{field.name} {rule}", value)
+                name = f"{self._section}.{field.name}"
+                try:
+                    is_held = holds(value)
+                except TypeError:  # a recipe may give a value of any type
+                    is_held = False
+                require(is_held, f"{name} {rule}", value)
 
 
 def one_of(choices: tuple[str, ...], *, default: str) -> Any:
@@ -91,7 +98,7 @@ def zero_or_in_range(low: float, high: float, *, default: float) -> Any:
 def require(condition: bool, rule: str, received: Any) -> None:
     """Raises a ValueError with the rule and the value unless `condition` is true."""
     if not condition:
-        raise ValueError(f"{rule}; received {received!r}")
+        raise ValueError(f"{rule}; received {short_repr.shown(received)}")
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

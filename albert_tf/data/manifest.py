@@ -3,14 +3,22 @@
 Free of TensorFlow, so that data_prep reads manifests with it too.
 """
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
+from albert_tf.core import config_io, files, strict_json
 from albert_tf.data import schema
+
+# What the readers of records look up; other settings are of how they were made.
+_NEEDED_DATA = (
+    "compression",
+    "lower_case",
+    "masked_lm_rate",
+    "masking",
+    "pair_loss",
+    "seed",
+)
 
 
 def read_manifest(data_dir: str, setting: str = "--data_dir") -> schema.Manifest:
@@ -29,31 +37,20 @@ def read_manifest(data_dir: str, setting: str = "--data_dir") -> schema.Manifest
             f"{setting} must hold records and their {schema.MANIFEST_FILE}; "
             f"{path} does not exist. Make them with data_prep.create_pretraining_data"
         )
+    values = strict_json.load(path)
     try:
-        manifest = schema.Manifest.from_json(files.read_bytes(path).decode())
-        _require_types(manifest)
+        manifest = schema.Manifest.from_values(values)
+        _check_settings(manifest)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return manifest
 
 
-def _require_types(manifest: schema.Manifest) -> None:
-    for name in ("text", "data", "documents", "characters"):
-        _require_type(name, getattr(manifest, name), dict)
-    for name in ("vocab_size", "mask_id", "seq_length", "num_predictions"):
-        _require_type(name, getattr(manifest, name), int)
-    for name, split in manifest.splits.items():
-        _require_type(f"{name}: statistics", split.statistics, dict)
-        _require_type(f"{name}: num_records", split.num_records, int)
-        for shard in split.shards:
-            for field in dataclasses.fields(shard):
-                value = getattr(shard, field.name)
-                _require_type(f"{name}: {field.name} of a shard", value, field.type)
-
-
-def _require_type(name: str, value: Any, expected: Any) -> None:
-    if type(value) is not expected:
-        raise ValueError(f"{name} must be of type {expected.__name__}; got {value!r}")
+def _check_settings(manifest: schema.Manifest) -> None:
+    config_io.check_types("text", manifest.text)
+    config_io.check_types("data", manifest.data)
+    if lacking := [name for name in _NEEDED_DATA if name not in manifest.data]:
+        raise ValueError(f"data must have {lacking[0]}, a setting of the records")
 
 
 def check_manifest(

@@ -7,10 +7,18 @@ so that a record holds only what was decided when it was written.
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.core import config_io, row_shapes
+from albert_tf.core import (
+    config_io,
+    row_shapes,
+    setting_types,
+    short_repr,
+    strict_json,
+    validation,
+)
 
 FORMAT_VERSION = 3
 # Why records of an earlier format are refused.
@@ -184,26 +192,55 @@ class Manifest:
         """Reads what `to_json` wrote.
 
         Raises:
-          ValueError: not JSON, of another format version, or a field is missing.
+          ValueError: as for `from_values`, or it is not JSON.
         """
-        try:
-            values = json.loads(text)
-            version = values["format_version"]
-            if version != FORMAT_VERSION:
-                raise ValueError(
-                    f"the manifest must have format_version {FORMAT_VERSION}; received "
-                    f"{version}{_REASONS.get(version, '')}. Make the records again"
-                )
-            values["splits"] = {
-                name: RecordSplit(
-                    **{**split, "shards": tuple(Shard(**s) for s in split["shards"])}
-                )
-                for name, split in values["splits"].items()
-            }
-            values["reserved_ids"] = tuple(values["reserved_ids"])
-            for section in ("text", "data"):
-                if isinstance(values[section], dict):
-                    values[section] = config_io.with_new_names(section, values[section])
-            return cls(**values)
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a manifest of records: {error!r}") from error
+        return cls.from_values(strict_json.loads(text, "the manifest"))
+
+    @classmethod
+    def from_values(cls, values: Any) -> "Manifest":
+        """Reads what JSON gives of a manifest.
+
+        Raises:
+          ValueError: of another format version, or a field is missing or has another
+            type, or there are no records for training.
+        """
+        if not isinstance(values, dict) or "format_version" not in values:
+            raise ValueError(
+                "not a manifest of records, which has a format_version; received "
+                f"{short_repr.shown(values)}"
+            )
+        version = values["format_version"]
+        if version != FORMAT_VERSION:
+            reason = _REASONS.get(version, "") if isinstance(version, int) else ""
+            raise ValueError(
+                f"the manifest must have format_version {FORMAT_VERSION}; received "
+                f"{short_repr.shown(version)}{reason}. Make the records again"
+            )
+        values = dict(values)
+        for section in ("text", "data"):
+            if isinstance(values.get(section), dict):
+                values[section] = config_io.with_new_names(section, values[section])
+        manifest = setting_types.check("", values, cls)
+        if TRAIN not in manifest.splits:
+            raise ValueError(
+                f"splits must be {TRAIN} and perhaps {HELDOUT}; received "
+                f"{short_repr.shown(list(manifest.splits))}"
+            )
+        for name, split in manifest.splits.items():
+            _check_split(f"splits.{short_repr.cut(name)}", split)
+        return manifest
+
+
+def _check_split(key: str, split: RecordSplit) -> None:
+    """Raises a ValueError for what would fail where records are read or counted."""
+    validation.require(
+        split.num_records > 0, f"{key}.num_records must be above 0", split.num_records
+    )
+    labels = split.statistics.get("labels", {})
+    setting_types.check(f"{key}.statistics.labels", labels, Mapping[str, int])
+    for shard in split.shards:
+        validation.require(
+            os.path.basename(shard.name) == shard.name != "",
+            f"{key}: the name of a shard must be that of a file beside the manifest",
+            shard.name,
+        )

@@ -7,10 +7,10 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.core import binaries, files
+from albert_tf.core import binaries, files, strict_json
 from albert_tf.core import config as config_lib
 
 RECORDS, RUN, ANSWERS = "records", "run", "answers.jsonl"
@@ -20,6 +20,15 @@ MASKED_TEXTS = (
     "A Python [MASK] that contains the names.",
 )
 _STAGES_FILE = "stages.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """An entry of stages.json: what the stage depends on, and how far it is."""
+
+    key: str
+    seconds: float
+    done: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +121,7 @@ def run_stages(output_dir: str, to_do: Sequence[Stage], recipe: str) -> dict[str
       ValueError: a stage failed; it has printed the reason.
     """
     path = os.path.join(output_dir, _STAGES_FILE)
-    done = files.read_json(path) if os.path.exists(path) else {}
+    done = _read_states(path) if os.path.exists(path) else {}
     key = recipe
     for number, stage in enumerate(to_do, 1):
         key = hashlib.sha256("\n".join((key, *stage.command)).encode()).hexdigest()
@@ -143,6 +152,11 @@ def run_stages(output_dir: str, to_do: Sequence[Stage], recipe: str) -> dict[str
                 files.write_json(path, done)
         done[stage.name] = state
     return {stage.name: round(done[stage.name]["seconds"], 1) for stage in to_do}
+
+
+def _read_states(path: str) -> dict[str, Any]:
+    states = strict_json.as_type(strict_json.load(path), path, Mapping[str, _State])
+    return {name: dataclasses.asdict(state) for name, state in states.items()}
 
 
 def run_stage(stage: Stage) -> None:

@@ -1,11 +1,11 @@
 """The summary of a finished demonstration."""
 
-import json
 import os
 from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.core import strict_json
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from albert_tf.demonstration import stages
@@ -25,8 +25,8 @@ def summarize(output_dir: str, seconds: dict[str, float]) -> dict[str, Any]:
         row for row in metrics_log.read_metrics(run) if row["split"] == schema.HELDOUT
     ]
     shapes = tf.train.list_variables(tf.train.latest_checkpoint(run))
-    with open(os.path.join(output_dir, stages.ANSWERS), encoding="utf-8") as file:
-        answers = [json.loads(line) for line in file]
+    path = os.path.join(output_dir, stages.ANSWERS)
+    answers = [answer for _, answer in strict_json.lines(path)]
     train, held = manifest.splits[schema.TRAIN], manifest.splits[schema.HELDOUT]
     return {
         "documents": train.num_documents,

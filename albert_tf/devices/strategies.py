@@ -67,20 +67,28 @@ def split_cpu(num_devices: int) -> None:
     )
 
 
+_WORKERS = ("chief", "worker")
+
+
 def _num_workers() -> int:
     """Returns how many workers TF_CONFIG names; 0 if it is not set."""
     text = os.environ.get("TF_CONFIG", "")
     if not text:
         return 0
     try:
-        cluster = json.loads(text).get("cluster", {})
-        return sum(len(cluster.get(kind, [])) for kind in ("chief", "worker"))
-    except (ValueError, AttributeError, TypeError) as error:
+        config = json.loads(text)
+        groups = [config.get("cluster", {}).get(kind, []) for kind in _WORKERS]
+        index = config.get("task", {}).get("index", 0)
+        if not all(isinstance(group, list) for group in groups) or int(index) < 0:
+            raise TypeError
+    # This room imports no other one, so it does not read as core.strict_json does.
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(
             "TF_CONFIG must be JSON with `cluster` and `task`, such as "
             '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": '
-            f'"worker", "index": 0}}}}; received {text!r}'
+            f'"worker", "index": 0}}}}; received {text[:200]!r}'
         ) from error
+    return sum(map(len, groups))
 
 
 def _multi_worker() -> tf.distribute.Strategy:

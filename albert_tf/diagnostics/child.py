@@ -1,7 +1,6 @@
 """Python code in a process of its own, which may crash or hang."""
 
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -9,6 +8,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from albert_tf.core import strict_json
 
 # Time between SIGKILL and giving a process up that a driver holds in the kernel.
 _REAP_SECONDS = 5.0
@@ -61,7 +62,7 @@ class Outcome:
         for line in self.output.splitlines():
             if line.startswith("{"):
                 try:
-                    found.append(json.loads(line))
+                    found.append(strict_json.loads(line, "the output", lenient=True))
                 except ValueError:  # cut off by the time limit
                     continue
         return found

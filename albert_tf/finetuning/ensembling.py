@@ -88,7 +88,10 @@ def _read_predictions(
             f"{folder} has no outputs-{split}; write it with albert_tf.finetune, or "
             f"with albert_tf.evaluate --split={split}"
         )
-    ids, predictions = predictions_lib.from_bytes(files.read_bytes(path))
+    try:
+        ids, predictions = predictions_lib.from_bytes(files.read_bytes(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     if ids != [example.id for example in examples]:
         raise ValueError(
             f"{path} is for other examples than those of --data_dir: their ids differ"

@@ -1,14 +1,13 @@
 """Reads the results of fine-tuning runs."""
 
 import dataclasses
-import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, validation
+from albert_tf.core import config_io, files, short_repr, strict_json, validation
 from albert_tf.data import schema
 from albert_tf.tasks import text_files
 from albert_tf.training import metrics_log
@@ -27,23 +26,66 @@ ANSWER_NAMES = {
     "answerable_span": _SPAN_NAMES,
     "multiple_choice": ("context", "question", "options", "prediction", "label"),
 }
-_RESULT_NAMES = (
-    "task",
-    "kind",
-    "labels",
-    "seed",
-    "initial_weights",
-    "init_checkpoint",
-    "num_steps",
-    "best_step",
-    "best_metric",
-    "selected_on",
-    "num_examples",
-    "left_out",
-    "scores",
-    "seconds",
+# What values must be, and whether one is. Numbers may be NaN.
+_Rule = tuple[str, Callable[[Any], bool]]
+_TEXT: _Rule = ("text", lambda value: isinstance(value, str))
+_BOOLEAN: _Rule = ("true or false", lambda value: isinstance(value, bool))
+_INTEGER: _Rule = ("an integer", lambda value: type(value) is int)
+_NUMBER: _Rule = ("a number", lambda value: type(value) in (int, float))
+_TEXTS: _Rule = (
+    "an array of texts",
+    lambda value: isinstance(value, list) and all(map(_TEXT[1], value)),
 )
-_JSON_NAMES = {list: "array", dict: "object"}
+_NUMBERS: _Rule = (
+    "an object of numbers",
+    lambda value: isinstance(value, dict) and all(map(_NUMBER[1], value.values())),
+)
+_RIGHT_ANSWERS: _Rule = (
+    "an array of texts, or of objects with text and start",
+    lambda value: (
+        isinstance(value, list)
+        and all(
+            isinstance(one, str)
+            or (
+                isinstance(one, dict)
+                and isinstance(one.get("text"), str)
+                and type(one.get("start")) is int
+            )
+            for one in value
+        )
+    ),
+)
+_RESULT_RULES = {
+    "task": _TEXT,
+    "kind": _TEXT,
+    "labels": _TEXTS,
+    "seed": _INTEGER,
+    "initial_weights": _TEXT,
+    "init_checkpoint": _TEXT,
+    "num_steps": _NUMBER,
+    "best_step": _NUMBER,
+    "best_metric": _TEXT,
+    "selected_on": _TEXT,
+    "num_examples": _NUMBERS,
+    "left_out": _TEXTS,
+    "seconds": _NUMBER,
+}
+_ANSWER_RULES = {
+    "text_a": _TEXT,
+    "text_b": _TEXT,
+    "question": _TEXT,
+    "context": _TEXT,
+    "words": _TEXTS,
+    "options": _TEXTS,
+    "is_correct": _BOOLEAN,
+    "start": _INTEGER,
+    "end": _INTEGER,
+    "f1": _NUMBER,
+    "null_odds": _NUMBER,
+    "answers": _RIGHT_ANSWERS,
+}
+# Of predictions and labels, by kind; else they are texts.
+_PREDICTION_RULES = {"regression": _NUMBER, "token_classification": _TEXTS}
 _SEEDS_NAMES = ("task", "best_metric", "seeds", "best")
 # The statistics over all seeds.
 SPREADS = ("median", "standard_deviation", "min", "max")
@@ -86,16 +128,22 @@ def read_seeds(model_dir: str) -> dict[str, Any]:
     path = os.path.join(model_dir, schema.SEEDS_FILE)
     if not files.exists(path):
         return {}
-    seeds = files.read_json(path)
+    seeds = strict_json.load(path, lenient=True)  # a score may be NaN
     _require_names(path, seeds, _SEEDS_NAMES)
+    is_list = isinstance(seeds["seeds"], list)
+    validation.require(is_list, f"{path}: seeds must be an array", seeds["seeds"])
     for run in seeds["seeds"]:
         _require_names(path, run, ("seed", "folder", "scores"))
+        is_named = isinstance(run["folder"], str)
+        validation.require(is_named, f"{path}: folder must be a name", run["folder"])
         _check_scores(path, run["scores"])
     for spread in SPREADS:
         _check_scores(path, seeds.get(spread, {}))
     known = [run["seed"] for run in seeds["seeds"]]
     validation.require(
-        seeds["best"] in known, f"{path}: best must be one of {known}", seeds["best"]
+        seeds["best"] in known,
+        f"{path}: best must be one of {short_repr.shown(known)}",
+        seeds["best"],
     )
     return seeds
 
@@ -147,11 +195,7 @@ def read_run(model_dir: str) -> TaskRun:
         f"{config_path}: task.name must not be empty in the directory of a fine-tuning",
         config.task.name,
     )
-    try:
-        rows = metrics_log.read_metrics(model_dir)
-    except ValueError as error:
-        path = os.path.join(model_dir, metrics_log.METRICS_FILE)
-        raise ValueError(f"{path}: {error}") from error
+    rows = metrics_log.read_metrics(model_dir)
     results = _read_results(os.path.join(model_dir, RESULTS_FILE))
     answers = {}
     for split in results.get("scores", {}):
@@ -179,22 +223,16 @@ def read_results(model_dir: str) -> dict[str, Any]:
 def _read_results(path: str) -> dict[str, Any]:
     if not files.exists(path):
         return {}
-    results = files.read_json(path)
+    results = strict_json.load(path, lenient=True)
     if isinstance(results, dict) and "chosen_on" in results:  # of earlier versions
         results["selected_on"] = results.pop("chosen_on")
-    _require_names(path, results, _RESULT_NAMES)
+    _require_names(path, results, (*_RESULT_RULES, "scores"))
+    _check_values(path, results, {**_RESULT_RULES, "calibration": _NUMBERS})
     validation.require(
         results["kind"] in ANSWER_NAMES,
         f"{path}: kind must be one of {', '.join(ANSWER_NAMES)}",
         results["kind"],
     )
-    for name in ("num_steps", "best_step", "seconds"):
-        is_number = isinstance(results[name], int | float)
-        validation.require(is_number, f"{path}: {name} must be a number", results[name])
-    for name, kind in (("labels", list), ("left_out", list), ("num_examples", dict)):
-        is_of_kind = isinstance(results[name], kind)
-        rule = f"{path}: {name} must be a JSON {_JSON_NAMES[kind]}"
-        validation.require(is_of_kind, rule, results[name])
     _check_scores(path, results["scores"])
     return results
 
@@ -215,16 +253,28 @@ def _read_answers(path: str, kind: str) -> list[dict[str, Any]]:
     """Reads the answers to labelled examples."""
     found = []
     *names, label = ANSWER_NAMES[kind]
-    for number, line in enumerate(files.read_bytes(path).splitlines(), 1):
-        place = f"{path}:{number}"
-        try:
-            answer = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from error
-        _require_names(place, answer, names)
-        if answer.get(label) is not None:
-            found.append(answer)
+    of_kind = _PREDICTION_RULES.get(kind, _TEXT)
+    rules = {**_ANSWER_RULES, "prediction": of_kind, "label": of_kind}
+    for place, answer in strict_json.lines(path, lenient=True):
+        values = strict_json.as_object(answer, place)
+        given = {name: value for name, value in values.items() if value is not None}
+        _require_names(place, given, names)
+        _check_values(place, given, rules)
+        if label not in given:
+            continue
+        if label == _SPAN_NAMES[-1]:
+            _require_names(place, given, ("answers", "f1"))
+        found.append(given)
     return found
+
+
+def _check_values(
+    place: str, values: Mapping[str, Any], rules: Mapping[str, _Rule]
+) -> None:
+    for name, (rule, holds) in rules.items():
+        if name in values:
+            value = values[name]
+            validation.require(holds(value), f"{place}: {name} must be {rule}", value)
 
 
 def _require_names(path: str, value: Any, names: Sequence[str]) -> None:
@@ -233,5 +283,5 @@ def _require_names(path: str, value: Any, names: Sequence[str]) -> None:
     if missing:
         raise ValueError(
             f"{path}: an object with {', '.join(names)} is needed; there is no "
-            f"{missing[0]} in {value!r:.200}. Run the evaluation again"
+            f"{missing[0]} in {short_repr.shown(value)}. Run the evaluation again"
         )

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import run_dir as pretraining_run_dir
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
+from albert_tf.core import config_io, files, short_repr, strict_json
 from albert_tf.data import schema
 from albert_tf.model import task_model
 from albert_tf.tasks import base, registry
@@ -207,7 +207,7 @@ def read_task(model_dir: str) -> dict[str, Any]:
     """
     path = os.path.join(model_dir, TASK_FILE)
     try:
-        task = files.read_json(path)
+        task = strict_json.load(path, lenient=True)
     except (OSError, tf.errors.OpError) as error:
         raise ValueError(
             "the directory must be of one run of albert_tf.finetune, which writes "
@@ -215,20 +215,31 @@ def read_task(model_dir: str) -> dict[str, Any]:
         ) from error
     rules = {
         "name": lambda name: isinstance(name, str),
-        "kind": lambda kind: kind in task_model.HEADS,
+        "kind": lambda kind: kind in list(task_model.HEADS),
         "labels": lambda labels: (
             isinstance(labels, list) and all(isinstance(name, str) for name in labels)
         ),
-        "head_settings": lambda settings: isinstance(settings, dict),
-        "calibration": lambda values: isinstance(values, dict),
+        "head_settings": _holds_numbers,
+        "train_digest": lambda digest: isinstance(digest, str),
+        "init_checkpoint": lambda prefix: isinstance(prefix, str),
+        "calibration": _holds_numbers,
     }
+    if isinstance(task, dict):
+        # Only a run that resumes needs these.
+        task = {"train_digest": "", "init_checkpoint": "", **task}
     for name, holds in rules.items():
         if not isinstance(task, dict) or name not in task or not holds(task[name]):
             raise ValueError(
                 f"{path} must hold {name} as albert_tf.finetune writes it; received "
-                f"{task!r:.200}. Copy it again, or fine-tune again"
+                f"{short_repr.shown(task)}. Copy it again, or fine-tune again"
             )
     return task
+
+
+def _holds_numbers(values: Any) -> bool:
+    return isinstance(values, dict) and all(
+        type(value) in (int, float) for value in values.values()
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,14 @@ run_pretraining.py.
 import numpy as np
 
 from albert_tf.core import config as config_lib
-from albert_tf.interchange import io, portable, tf1_weights, weight_map, weight_names
+from albert_tf.interchange import (
+    io,
+    portable,
+    tf1_weights,
+    weight_files,
+    weight_map,
+    weight_names,
+)
 
 _CONFIGS = ("albert_config*.json", "bert_config*.json", "*config*.json")
 _WORDS = "bert/embeddings/word_embeddings"
@@ -35,16 +42,21 @@ def read(
       ValueError: it is damaged, or of another architecture.
     """
     prefix, folder = tf1_weights.locate(path)
-    external = tf1_weights.read_variables(prefix)
-    if _PROJECTION not in external:
-        raise ValueError(
-            f"{prefix} must hold {_PROJECTION}, as albert_zh does; without it, it is "
-            "of another architecture. For the original's names pass --from=tf1:FOLDER"
-        )
     config_path = io.find(folder, *_CONFIGS)
     if config_path is None:
         raise ValueError(f"{folder} must hold the model's configuration, a .json file")
     config = _read_config(config_path)
+    # The table is in the file as two factors, which are smaller.
+    num_left_out = config.vocab_size * config.hidden_size
+    data_paths = weight_files.of_checkpoint(prefix)
+    weight_files.require_size(config, config_path, data_paths, num_left_out)
+    external = tf1_weights.read_variables(prefix)
+    for name in (_PROJECTION, _WORDS):
+        if name not in external:
+            raise ValueError(
+                f"{prefix} must hold {name}, as albert_zh does; without it, it is of "
+                "another architecture. For the original's names pass --from=tf1:FOLDER"
+            )
     parts = tf1_weights.pretrained_parts(external)
     table, projection = external[_WORDS], external.pop(_PROJECTION)
     if table.ndim != 2 or projection.shape != (table.shape[1], config.hidden_size):
@@ -87,7 +99,7 @@ def _read_config(path: str) -> config_lib.ModelConfig:
     settings = io.JsonFields(io.read_json(path), path)
     settings.choice("ln_type", {"postln": "postln"}, "postln")
     hidden_size = settings.integer("hidden_size")
-    return config_lib.ModelConfig(
+    return settings.model_config(
         vocab_size=settings.integer("vocab_size"),
         embedding_size=hidden_size,
         hidden_size=hidden_size,

@@ -15,6 +15,7 @@ from albert_tf.interchange import (
     layer_groups,
     portable,
     tokenizer_json,
+    weight_files,
     weight_map,
     weight_names,
 )
@@ -38,7 +39,9 @@ def read(
     config_path = os.path.join(path, hf_config.CONFIG_FILE)
     values = io.read_json(config_path)
     config = hf_config.read_model(values, config_path)
-    external = hf_weights.read(path)
+    paths = hf_weights.paths_in(path)
+    weight_files.require_size(config, config_path, paths)
+    external = hf_weights.read(paths)
     weights_path = os.path.join(path, hf_weights.WEIGHTS_FILE)
     prefix = "albert." if any(name.startswith("albert.") for name in external) else ""
     external = hf_weights.untied(external, prefix, weights_path, report)

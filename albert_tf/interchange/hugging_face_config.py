@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
-from albert_tf.interchange import io, layer_groups, portable
+from albert_tf.core import files, short_repr
+from albert_tf.interchange import io, layer_groups, portable, weight_map
 
 CONFIG_FILE = "config.json"
 _TOKENIZER_FILE = "tokenizer_config.json"
@@ -58,7 +58,7 @@ def read_model(values: Mapping[str, Any], path: str) -> config_lib.ModelConfig:
     num_layers = settings.integer("num_hidden_layers", 12)
     num_groups = settings.integer("num_hidden_groups", 1)
     # The defaults are those of transformers.
-    return config_lib.ModelConfig(
+    return settings.model_config(
         vocab_size=settings.integer("vocab_size", 30000),
         embedding_size=settings.integer("embedding_size", 128),
         hidden_size=settings.integer("hidden_size", 4096),
@@ -101,7 +101,7 @@ def read_head(
     if class_name and class_name not in _KNOWN:
         raise ValueError(
             f"{path}: architectures must be one of {', '.join(_KNOWN)}; received "
-            f"{class_name!r}"
+            f"{short_repr.shown(class_name)}"
         )
     settings = io.JsonFields(values, path)
     dropout_rate = settings.number("classifier_dropout_prob", 0.1)
@@ -109,7 +109,7 @@ def read_head(
         return portable.TaskHeadConfig("span")
     if "classifier.weight" not in weights:
         return None
-    num_classes = weights["classifier.weight"].shape[0]
+    num_classes = weight_map.num_rows(weights, "classifier.weight")
     if class_name == CLASSES["multiple_choice"]:
         return portable.TaskHeadConfig("multiple_choice", dropout_rate=dropout_rate)
     if class_name == CLASSES["token_classification"]:
@@ -145,7 +145,8 @@ def read_lower_case(folder: str) -> bool:
     path = os.path.join(folder, _TOKENIZER_FILE)
     if not files.exists(path):
         return True
-    settings = io.JsonFields(io.read_json(path), path)
+    # Leniently: model_max_length may be 10 to the power of 30.
+    settings = io.JsonFields(io.read_json(path, lenient=True), path)
     # The native tokenizer always strips accents, as the original does.
     settings.choice("keep_accents", {False: False}, False)
     return settings.choice("do_lower_case", {True: True, False: False}, True)

@@ -4,7 +4,7 @@ The names are those of transformers 5.23.0.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -13,10 +13,11 @@ import safetensors
 import safetensors.numpy
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
+from albert_tf.core import files, short_repr
 from albert_tf.interchange import io, layer_groups, portable, weight_map
 
 WEIGHTS_FILE = "model.safetensors"
+_SUFFIX = ".safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _MAPPING_IN = "encoder.embedding_hidden_mapping_in"
@@ -34,24 +35,25 @@ _DTYPES = {
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
-def read(folder: str) -> dict[str, np.ndarray]:
-    """All arrays of model.safetensors, or of the files that it is divided into.
+def paths_in(folder: str) -> list[str]:
+    """The path of model.safetensors, or those of the files that it is divided into.
 
     Raises:
-      ValueError: a file is missing or damaged.
+      ValueError: a file is missing.
     """
     index_path = os.path.join(folder, INDEX_FILE)
     file_names = [WEIGHTS_FILE]
     if files.exists(index_path):
         names = io.read_json(index_path).get("weight_map")
-        if not isinstance(names, dict) or not names:
+        found = list(names.values()) if isinstance(names, dict) else []
+        if not found or not all(io.is_file_name(name, _SUFFIX) for name in found):
             raise ValueError(
-                f"{index_path} must hold weight_map, which names the files"
+                f"{index_path} must hold weight_map, which names files *{_SUFFIX} "
+                f"beside it; received {short_repr.shown(names)}"
             )
-        file_names = sorted({os.path.basename(str(name)) for name in names.values()})
-    arrays: dict[str, np.ndarray] = {}
-    for file_name in file_names:
-        path = os.path.join(folder, file_name)
+        file_names = sorted(set(found))
+    paths = [os.path.join(folder, file_name) for file_name in file_names]
+    for path in paths:
         if not files.exists(path):
             pickled = io.find_any(folder, *_PICKLES)
             hint = (
@@ -62,18 +64,30 @@ def read(folder: str) -> dict[str, np.ndarray]:
                 else ""
             )
             raise ValueError(f"there is no {path}.{hint}")
+    return paths
+
+
+def read(paths: Sequence[str]) -> dict[str, np.ndarray]:
+    """All arrays of files.
+
+    Raises:
+      ValueError: a file is damaged.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for path in paths:
         try:
             stored = safetensors.deserialize(files.read_bytes(path))
         except safetensors.SafetensorError as error:
+            reason = str(error)[:200]
             raise ValueError(
-                f"{path} is damaged or cut off: {error}; copy it again"
+                f"{path} is damaged or cut off: {reason}; copy it again"
             ) from error
         for name, value in stored:
             dtype = _DTYPES.get(value["dtype"])
             if dtype is None:
                 raise ValueError(
-                    f"{path}: {name} must hold numbers of {', '.join(_DTYPES)}; "
-                    f"received {value['dtype']}"
+                    f"{path}: {short_repr.cut(name)} must hold numbers of "
+                    f"{', '.join(_DTYPES)}; received {value['dtype']}"
                 )
             array = np.frombuffer(value["data"], dtype)
             arrays[name] = array.reshape(value["shape"])

@@ -7,22 +7,24 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.core import files
+from albert_tf.core import config as config_lib
+from albert_tf.core import files, short_repr, strict_json
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 
-def read_json(path: str) -> dict[str, Any]:
+def read_json(path: str, lenient: bool = False) -> dict[str, Any]:
     """The object in a JSON file.
+
+    Args:
+      path: of the file.
+      lenient: as for `strict_json.loads`.
 
     Raises:
       ValueError: the file is missing or damaged.
     """
     if not files.exists(path):
         raise ValueError(f"there is no {path}; a model of this format has one")
-    values = files.read_json(path)
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold a JSON object; received {values!r:.80}")
-    return values
+    return strict_json.load_object(path, lenient)
 
 
 class JsonFields:
@@ -42,7 +44,8 @@ class JsonFields:
         value = self._values.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(
-                f"{self._path} must hold an integer {name}; received {value!r}"
+                f"{self._path} must hold an integer {name}; received "
+                f"{short_repr.shown(value)}"
             )
         return value
 
@@ -56,7 +59,8 @@ class JsonFields:
         value = default if value is None else value
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ValueError(
-                f"{self._path} must hold a number {name}; received {value!r}"
+                f"{self._path} must hold a number {name}; received "
+                f"{short_repr.shown(value)}"
             )
         return float(value)
 
@@ -71,9 +75,30 @@ class JsonFields:
             allowed = ", ".join(repr(choice) for choice in choices)
             raise ValueError(
                 f"{self._path}: {name} must be {allowed}, since this model has nothing "
-                f"else; received {value!r}"
+                f"else; received {short_repr.shown(value)}"
             )
         return choices[value]
+
+    def model_config(self, **settings: Any) -> config_lib.ModelConfig:
+        """The configuration of a model with these settings.
+
+        Raises:
+          ValueError: a setting does not hold its rule; names the file.
+        """
+        try:
+            return config_lib.ModelConfig(**settings)
+        except ValueError as error:
+            raise ValueError(f"{self._path}: {error}") from error
+
+
+def is_file_name(value: object, suffix: str) -> bool:
+    """Returns whether a value names a file in the same directory."""
+    return (
+        isinstance(value, str)
+        and len(value) < 256
+        and value.endswith(suffix)
+        and os.path.basename(value) == value
+    )
 
 
 def find(folder: str, *patterns: str) -> str | None:

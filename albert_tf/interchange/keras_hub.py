@@ -7,19 +7,26 @@ Keras, as of 0.32.0.
 """
 
 import os
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
-from albert_tf.interchange import io, layer_groups, portable, weight_map, weight_names
+from albert_tf.core import short_repr
+from albert_tf.interchange import (
+    io,
+    keras_hub_names,
+    layer_groups,
+    portable,
+    weight_files,
+    weight_map,
+    weight_names,
+)
+from albert_tf.interchange import keras_hub_files as preset
 
 CONFIG_FILE = "config.json"
-_TASK_FILE = "task.json"
 _VOCAB_FILE = os.path.join("assets", "tokenizer", "vocabulary.spm")
 _CLASS = "AlbertBackbone"
-_TASKS = ("AlbertMaskedLM", "AlbertTextClassifier")
 _PROJECTION = ("embedding_projection/kernel", "embedding_projection/bias")
 _KINDS = ("classification", "regression")
 
@@ -37,16 +44,21 @@ def read(
     Raises:
       ValueError: it is damaged, or of another architecture.
     """
-    config = _read_config(os.path.join(path, CONFIG_FILE))
-    network, head = _load(path, options)
-    external = {weight.path: np.asarray(weight) for weight in network.weights}
-    parts = _parts_of(external, head)
+    config_path = os.path.join(path, CONFIG_FILE)
+    config = _read_config(config_path)
+    task = preset.read_task(path)
+    stored = preset.find_weights(path, task)
+    weight_files.require_size(config, config_path, stored.files)
+    head = _read_head(config, task, stored, options)
+    parts = _parts_of(task, head)
     shapes = weight_names.shapes_of(config, parts, head)
+    entries = keras_hub_names.entries_of(config, parts, head)
+    _require_arrays(entries, shapes, stored)
+    network = _load(config, task, stored)
+    external = {weight.path: np.asarray(weight) for weight in network.weights}
     if config.embedding_size == config.hidden_size:
         external = weight_map.without_identity(external, _PROJECTION, path, report)
-    weights = weight_map.to_native(
-        _entries(config, parts, head), external, shapes, path, [], report
-    )
+    weights = weight_map.to_native(entries, external, shapes, path, [], report)
     vocab = io.choose_vocab(
         options.vocab_path, os.path.join(path, _VOCAB_FILE), config.vocab_size
     )
@@ -85,7 +97,7 @@ def write(
             "--vocab_model=FILE, the SentencePiece model that belongs to it"
         )
     network = _build(config, layout.num_groups, parts, head, model.vocab)
-    entries = _entries(config, parts, head)
+    entries = keras_hub_names.entries_of(config, parts, head)
     external = weight_map.to_external(entries, model.weights, report)
     if config.embedding_size == config.hidden_size:
         kernel, bias = _PROJECTION
@@ -152,45 +164,71 @@ def _supported(
 # ---- Networks of KerasHub ----
 
 
-def _load(path: str, options: portable.ReadOptions):
-    """The network of a preset, and its head."""
-    import keras_hub
-
-    task_path = os.path.join(path, _TASK_FILE)
-    try:
-        if not files.exists(task_path):
-            return keras_hub.models.AlbertBackbone.from_preset(path), None
-        class_name = io.read_json(task_path).get("class_name")
-        if class_name not in _TASKS:
-            raise ValueError(
-                f"{task_path} must be of {' or '.join(_TASKS)}; received {class_name!r}"
-            )
-        network = getattr(keras_hub.models, class_name).from_preset(
-            path, preprocessor=None
-        )
-    except (OSError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged or cut off: {error}") from error
-    if class_name == "AlbertMaskedLM":
-        return network, None
-    num_classes = network.num_classes
-    if num_classes == 1:
-        return network, portable.TaskHeadConfig(
-            "regression", dropout_rate=network.dropout
-        )
-    labels = options.class_labels(num_classes)
-    return network, portable.TaskHeadConfig("classification", labels, network.dropout)
-
-
-def _build(
+def _read_head(
     config: config_lib.ModelConfig,
-    num_groups: int,
-    parts: tuple[str, ...],
-    head: portable.TaskHeadConfig | None,
-    vocab: bytes,
+    task: preset.Task | None,
+    stored: preset.Weights,
+    options: portable.ReadOptions,
+) -> portable.TaskHeadConfig | None:
+    """The head of a classifier; None without one."""
+    if task is None or task.class_name != preset.CLASSIFIER:
+        return None
+    # Before each class gets a name: there may be as many as an integer can count.
+    preset.require_arrays([stored.head], [(config.hidden_size, task.num_classes)])
+    rate = task.dropout_rate
+    if task.num_classes == 1:
+        return portable.TaskHeadConfig("regression", dropout_rate=rate)
+    labels = options.class_labels(task.num_classes)
+    return portable.TaskHeadConfig("classification", labels, rate)
+
+
+def _require_arrays(
+    entries: Sequence[weight_map.Entry],
+    shapes: weight_names.Shapes,
+    stored: preset.Weights,
+) -> None:
+    """Checks that the files hold all weights, before a network is built for them."""
+    of_backbone: list[tuple[int, ...]] = []
+    of_head: list[tuple[int, ...]] = []
+    for entry in entries:
+        is_encoder = entry.native.startswith(f"{portable.ENCODER}/")
+        expected = of_backbone if is_encoder else of_head
+        expected.append(entry.external_shape(shapes[entry.native]))
+    preset.require_arrays(stored.files, of_backbone)
+    if of_head:
+        preset.require_arrays([stored.head], of_head)
+
+
+def _load(
+    config: config_lib.ModelConfig, task: preset.Task | None, stored: preset.Weights
 ):
+    """The network of a preset with its weights.
+
+    It is built here and not by `from_preset`, which makes whatever the files name.
+    """
     import keras_hub
 
-    backbone = keras_hub.models.AlbertBackbone(
+    layout = layer_groups.of_config(config, layer_groups.by_equal_parts, "KerasHub")
+    backbone = _backbone(config, layout.num_groups)
+    network = backbone
+    if task is not None and task.class_name == preset.MASKED_LM:
+        network = keras_hub.models.AlbertMaskedLM(backbone)
+    elif task is not None:
+        network = keras_hub.models.AlbertTextClassifier(
+            backbone, task.num_classes, dropout=task.dropout_rate
+        )
+    with preset.naming_damage(stored.backbone):
+        backbone.load_weights(stored.backbone)
+    if task is not None:
+        with preset.naming_damage(stored.head):
+            network.load_task_weights(stored.head)
+    return network
+
+
+def _backbone(config: config_lib.ModelConfig, num_groups: int):
+    import keras_hub
+
+    return keras_hub.models.AlbertBackbone(
         vocabulary_size=config.vocab_size,
         num_layers=config.num_layers,
         num_heads=config.num_heads,
@@ -203,6 +241,19 @@ def _build(
         max_sequence_length=config.max_positions,
         num_segments=config.type_vocab_size,
     )
+
+
+def _build(
+    config: config_lib.ModelConfig,
+    num_groups: int,
+    parts: tuple[str, ...],
+    head: portable.TaskHeadConfig | None,
+    vocab: bytes,
+):
+    """A network with a tokenizer, to be saved as a preset."""
+    import keras_hub
+
+    backbone = _backbone(config, num_groups)
     tokenizer = keras_hub.models.AlbertTokenizer(proto=vocab)
     if head is not None:
         preprocessor = keras_hub.models.AlbertTextClassifierPreprocessor(
@@ -236,17 +287,16 @@ class _Bare:
 
 def _read_config(path: str) -> config_lib.ModelConfig:
     values = io.read_json(path)
-    if values.get("class_name") != _CLASS or not isinstance(values.get("config"), dict):
+    if values.get("class_name") != _CLASS:
         raise ValueError(
             f"{path} must be of KerasHub's {_CLASS}; received "
-            f"{values.get('class_name')!r}"
+            f"{short_repr.shown(values.get('class_name'))}"
         )
-    inner: dict[str, Any] = values["config"]
-    settings = io.JsonFields(inner, path)
+    settings = io.JsonFields(preset.inner_config(values, path), path)
     num_layers = settings.integer("num_layers")
     num_groups = settings.integer("num_groups", 1)
     rate = settings.number("dropout", 0.0)
-    return config_lib.ModelConfig(
+    return settings.model_config(
         vocab_size=settings.integer("vocabulary_size"),
         embedding_size=settings.integer("embedding_dim"),
         hidden_size=settings.integer("hidden_dim"),
@@ -264,104 +314,10 @@ def _read_config(path: str) -> config_lib.ModelConfig:
     )
 
 
-# ---- Names ----
-
-
-def _parts_of(external, head: portable.TaskHeadConfig | None) -> tuple[str, ...]:
+def _parts_of(
+    task: preset.Task | None, head: portable.TaskHeadConfig | None
+) -> tuple[str, ...]:
     parts = [portable.ENCODER, portable.POOLER]
-    if any(name.startswith("mlm_head/") for name in external):
+    if task is not None and task.class_name == preset.MASKED_LM:
         parts.append(portable.MASKED_LM)
     return (*parts, portable.HEAD) if head else tuple(parts)
-
-
-def _entries(
-    config: config_lib.ModelConfig,
-    parts: tuple[str, ...],
-    head: portable.TaskHeadConfig | None,
-) -> list[weight_map.Entry]:
-    """The native and external names of all weights."""
-    entries = _encoder_entries(config)
-    entries += _same("encoder/pooler", "pooled_dense", "kernel", "bias")
-    if portable.MASKED_LM in parts:
-        entries += _same(
-            "masked_lm/transform", "mlm_head/intermediate_dense", "kernel", "bias"
-        )
-        entries += _same(
-            "masked_lm/layer_norm", "mlm_head/intermediate_layer_norm", "gamma", "beta"
-        )
-        entries += _same("masked_lm", "mlm_head", "output_bias")
-    if head is not None:
-        entries += _same("head/output_projection", "logits", "kernel", "bias")
-    return entries
-
-
-def _encoder_entries(config: config_lib.ModelConfig) -> list[weight_map.Entry]:
-    hidden, num_heads = config.hidden_size, config.num_heads
-    head_size = hidden // num_heads
-    entries = [
-        weight_map.Entry(f"encoder/embeddings/{native}", external)
-        for native, external in (
-            ("word_embeddings", "token_embedding/embeddings"),
-            ("position_embeddings", "position_embedding/embeddings"),
-            ("token_type_embeddings", "segment_embedding/embeddings"),
-        )
-    ]
-    entries += _same(
-        "encoder/embeddings/layer_norm", "embeddings_layer_norm", "gamma", "beta"
-    )
-    if config.embedding_size != hidden:
-        entries += _same(
-            "encoder/embedding_projection", "embedding_projection", "kernel", "bias"
-        )
-    layout = layer_groups.of_config(config, layer_groups.by_equal_parts, "KerasHub")
-    for (group, inner), block in sorted(layout.block_of.items()):
-        here = f"encoder/blocks/{block}"
-        there = f"group_{group}_inner_layer_{inner}"
-        for name in ("query", "key", "value"):
-            native, external = (
-                f"{here}/attention/{name}",
-                f"{there}/self_attention_layer/{name}",
-            )
-            # [H, H] is [H, N, D] there: the columns of one head are adjacent.
-            entries += [
-                _reshaped(
-                    f"{native}/kernel",
-                    f"{external}/kernel",
-                    hidden,
-                    num_heads,
-                    head_size,
-                ),
-                _reshaped(f"{native}/bias", f"{external}/bias", num_heads, head_size),
-            ]
-        native = f"{here}/attention/output_projection"
-        external = f"{there}/self_attention_layer/attention_output"
-        entries += [
-            _reshaped(
-                f"{native}/kernel", f"{external}/kernel", num_heads, head_size, hidden
-            ),
-            *_same(native, external, "bias"),
-            *_same(
-                f"{here}/attention/layer_norm",
-                f"{there}/self_attention_layer_norm",
-                "gamma",
-                "beta",
-            ),
-        ]
-        here = f"{here}/feed_forward"
-        for native, external, lasts in (
-            ("intermediate", "feedforward_intermediate_dense", ("kernel", "bias")),
-            ("output_projection", "feedforward_output_dense", ("kernel", "bias")),
-            ("layer_norm", "feedforward_layer_norm", ("gamma", "beta")),
-        ):
-            entries += _same(f"{here}/{native}", f"{there}/{external}", *lasts)
-    return entries
-
-
-def _same(native: str, external: str, *lasts: str) -> list[weight_map.Entry]:
-    return [
-        weight_map.Entry(f"{native}/{last}", f"{external}/{last}") for last in lasts
-    ]
-
-
-def _reshaped(native: str, external: str, *shape: int) -> weight_map.Entry:
-    return weight_map.Entry(native, external, weight_map.Transform.RESHAPED, shape)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import short_repr
 from albert_tf.model import sharing
 
 # From the layer, the number of layers and the number of groups to the group.
@@ -106,6 +107,11 @@ def sharing_settings(
             f"{where} must have between one and as many groups as layers; received "
             f"{num_groups} groups and {num_layers} layers"
         )
+    if num_layers > config_lib.MAX_BLOCK_APPLICATIONS:
+        raise ValueError(
+            f"{where} must have at most {config_lib.MAX_BLOCK_APPLICATIONS:,} layers; "
+            f"received {num_layers:,}"
+        )
     external = [
         group_of_layer(layer, num_layers, num_groups) for layer in range(num_layers)
     ]
@@ -113,7 +119,8 @@ def sharing_settings(
     if external != native:
         raise ValueError(
             f"{where} has {num_groups} groups of {num_layers} layers, which its "
-            f"library divides as {external}; here they are divided as {native}"
+            f"library divides as {short_repr.shown(external)}; here they are divided "
+            f"as {short_repr.shown(native)}"
         )
     if num_groups == num_layers > 1:
         return {"sharing": "none"}

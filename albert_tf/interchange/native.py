@@ -11,7 +11,13 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, task_config
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
-from albert_tf.interchange import io, portable, weight_map, weight_names
+from albert_tf.interchange import (
+    io,
+    portable,
+    weight_files,
+    weight_map,
+    weight_names,
+)
 from albert_tf.model import pretraining_model, task_model
 from albert_tf.optim import optimizers
 from albert_tf.tasks import registry
@@ -53,6 +59,7 @@ def read(
     vocab = io.read_vocab(
         os.path.join(folder, schema.VOCAB_FILE), config.model.vocab_size
     )
+    found = _checkpoint(folder, config, config_path)
     head, moments = None, None
     model: tf.Module
     if config.task.name:
@@ -66,15 +73,11 @@ def read(
             described["kind"], labels, dropout_rate, settings
         )
         model = _task_model(config, head)
-        found = checkpointer_lib.best_path(folder) or checkpointer_lib.newest_path(
-            folder
-        )
         checkpointer_lib.restore_parts(found, options.weights, model=model)
     else:
         model = pretraining_model.build_pretraining_model(
             config.model, config.train.seed
         )
-        found = checkpointer_lib.newest_path(folder)
         checkpointer_lib.restore_parts(found, options.weights, model=model)
         if checkpointer_lib.has_part(found, "optimizer"):
             adam = _optimizer(config, model)
@@ -95,6 +98,19 @@ def read(
         moments=moments,
         step=checkpointer_lib.step_of(found),
     )
+
+
+def _checkpoint(folder: str, config: config_lib.Config, config_path: str) -> str:
+    """Returns the prefix of the checkpoint to read, which is large enough to hold it.
+
+    Raises:
+      ValueError: there is none, or it is too small.
+    """
+    best = checkpointer_lib.best_path(folder) if config.task.name else None
+    found = best or checkpointer_lib.newest_path(folder)
+    if paths := weight_files.of_checkpoint(found):  # else restoring it says so
+        weight_files.require_size(config.model, config_path, paths)
+    return found
 
 
 def write(

@@ -12,6 +12,7 @@ from albert_tf.interchange import (
     layer_groups,
     portable,
     tf1_weights,
+    weight_files,
     weight_map,
     weight_names,
 )
@@ -38,8 +39,11 @@ def read(
       ValueError: it is damaged, or of another architecture.
     """
     prefix, folder = tf1_weights.locate(path)
+    config_path = os.path.join(folder, CONFIG_FILE)
+    config = read_config(config_path)
+    paths = weight_files.of_checkpoint(prefix)
+    weight_files.require_size(config, config_path, paths)
     external = tf1_weights.read_variables(prefix)
-    config = read_config(os.path.join(folder, CONFIG_FILE))
     head = _find_head(external, options)
     parts = tf1_weights.pretrained_parts(external) + ((portable.HEAD,) if head else ())
     shapes = weight_names.shapes_of(config, parts, head)
@@ -154,7 +158,7 @@ def read_config(path: str) -> config_lib.ModelConfig:
     sharing = layer_groups.sharing_settings(
         num_layers, num_groups, layer_groups.by_scaling, path
     )
-    return config_lib.ModelConfig(
+    return settings.model_config(
         vocab_size=settings.integer("vocab_size"),
         embedding_size=settings.integer("embedding_size"),
         hidden_size=settings.integer("hidden_size"),
@@ -210,7 +214,7 @@ def _find_head(
         return portable.TaskHeadConfig("answerable_span", settings=search)
     if tf1_weights.OUTPUT[0] not in external:
         return None
-    num_classes = external[tf1_weights.OUTPUT[0]].shape[0]
+    num_classes = weight_map.num_rows(external, tf1_weights.OUTPUT[0])
     if num_classes > 1:
         labels = options.class_labels(num_classes)
         return portable.TaskHeadConfig("classification", labels)

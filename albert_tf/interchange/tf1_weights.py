@@ -14,7 +14,14 @@ import tensorflow as tf
 from albert_tf.checkpoints import warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.core import files
-from albert_tf.interchange import io, layer_groups, portable, weight_map, weight_names
+from albert_tf.interchange import (
+    io,
+    layer_groups,
+    portable,
+    weight_files,
+    weight_map,
+    weight_names,
+)
 
 OUTPUT = ("output_weights", "output_bias")
 SPAN_OUTPUT = ("cls/squad/output_weights", "cls/squad/output_bias")
@@ -63,8 +70,12 @@ def read_variables(prefix: str) -> dict[str, np.ndarray]:
     """
     with warm_start.naming_damage(prefix):
         reader = tf.train.load_checkpoint(prefix)
-        found = sorted(reader.get_variable_to_shape_map())
-        return {name: np.asarray(reader.get_tensor(name)) for name in found}
+        shapes = reader.get_variable_to_shape_map()
+        dtypes = reader.get_variable_to_dtype_map()
+        size = weight_files.total_size(weight_files.of_checkpoint(prefix))
+        stored = ((shapes[name], dtypes[name].size) for name in shapes)
+        weight_files.require_stored(stored, f"the checkpoint {prefix}", size)
+        return {name: np.asarray(reader.get_tensor(name)) for name in sorted(shapes)}
 
 
 def save_variables(prefix: str, values: Mapping[str, np.ndarray]) -> None:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.core import short_repr
+
 _NUM_EXAMPLES = 8
 
 
@@ -190,6 +192,21 @@ def without_identity(
     )
 
 
+def num_rows(external: Mapping[str, np.ndarray], name: str) -> int:
+    """The first dimension of an array, such as the number of classes.
+
+    Raises:
+      ValueError: it is a scalar, or empty.
+    """
+    shape = external[name].shape
+    if not shape or not shape[0]:
+        raise ValueError(
+            f"{name} must have a row for each class; received an array of the shape "
+            f"{list(shape)}"
+        )
+    return shape[0]
+
+
 def as_float32(value: np.ndarray, name: str, path: str) -> np.ndarray:
     """The array in float32, which holds all of float16 and bfloat16.
 
@@ -212,6 +229,6 @@ def as_float32(value: np.ndarray, name: str, path: str) -> np.ndarray:
 
 def listed(names: Sequence[str]) -> str:
     """The first of many names, and the number of the others."""
-    text = ", ".join(names[:_NUM_EXAMPLES])
+    text = ", ".join(map(short_repr.cut, names[:_NUM_EXAMPLES]))
     more = len(names) - _NUM_EXAMPLES
     return f"{text} and {more} more" if more > 0 else text

@@ -7,9 +7,10 @@ TensorFlow is needed to read it.
 import dataclasses
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.core import files
+from albert_tf.core import files, short_repr, strict_json
 
 PROGRAM_FILE = "step.mlir"
 DESCRIPTION_FILE = "step.json"
@@ -71,7 +72,7 @@ class ExportedStep:
     outputs: those of `main`, in order.
     """
 
-    config: dict[str, dict[str, Any]]
+    config: Mapping[str, Mapping[str, Any]]
     num_tokens: int
     model_flops: int
     arguments: tuple[Argument, ...]
@@ -95,7 +96,8 @@ def read(folder: str) -> tuple[ExportedStep, str]:
     """Reads description and program.
 
     Raises:
-      ValueError: there is no exported step, or one of another format version.
+      ValueError: there is no exported step, it is damaged, or of another format
+        version.
     """
     paths = [os.path.join(folder, name) for name in (DESCRIPTION_FILE, PROGRAM_FILE)]
     missing = [path for path in paths if not files.exists(path)]
@@ -104,16 +106,16 @@ def read(folder: str) -> tuple[ExportedStep, str]:
             "an exported step must be a directory that --export_step wrote; there is "
             f"no {missing[0]}"
         )
-    description, program = (files.read_bytes(path).decode() for path in paths)
-    values = json.loads(description)
+    description_path, program_path = paths
+    values = strict_json.load_object(description_path)
     version = values.pop("format_version", None)
     if version != _FORMAT_VERSION:
         raise ValueError(
-            f"{paths[0]} must have format_version {_FORMAT_VERSION}; received "
-            f"{version}. Export the step again"
+            f"{description_path} must have format_version {_FORMAT_VERSION}; received "
+            f"{short_repr.shown(version)}. Export the step again"
         )
-    for name, kind in (("arguments", Argument), ("outputs", Output)):
-        values[name] = tuple(
-            kind(**{**array, "shape": tuple(array["shape"])}) for array in values[name]
-        )
-    return ExportedStep(**values), program
+    step = strict_json.as_type(values, description_path, ExportedStep)
+    try:
+        return step, files.read_bytes(program_path).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{program_path} must be UTF-8: {error}") from error

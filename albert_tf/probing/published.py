@@ -7,13 +7,12 @@ RoBERTa-base, from which the accuracies are computed here as those of any model.
 
 import csv
 import io
-import json
 import os
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from albert_tf.core import files
+from albert_tf.core import files, strict_json
 from albert_tf.probing import accuracy, suites
 
 PEOPLE = "people"
@@ -88,8 +87,9 @@ def _read_blimp_models(path: str) -> list[Published]:
     if not files.exists(path):
         return []
     try:
-        lines = files.read_bytes(path).decode().splitlines()
-        rows = [json.loads(line) for line in lines if line.strip()]
+        rows = [
+            strict_json.as_object(row, place) for place, row in strict_json.lines(path)
+        ]
         return [
             Published(
                 name,
@@ -105,11 +105,11 @@ def _read_blimp_people(path: str) -> list[Published]:
     path = os.path.join(path, _BLIMP_PEOPLE)
     if not files.exists(path):
         return []
-    text = files.read_bytes(path).decode()
     try:
+        text = files.read_bytes(path).decode()
         rows = list(csv.DictReader(io.StringIO(text)))
         shares = {row["Condition"]: float(row["total_mean"]) for row in rows}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise ValueError(_damaged(path, error)) from error
     return [Published(PEOPLE, shares)]
 
@@ -130,8 +130,8 @@ def _read_zorro(path: str) -> list[Published]:
 
 def _cross_entropies(path: str) -> list[float]:
     """Returns the last number of each line, nats per token, in the order of a suite."""
-    lines = files.read_bytes(path).decode().splitlines()
     try:
+        lines = files.read_bytes(path).decode().splitlines()
         losses = [float(line.rsplit(maxsplit=1)[-1]) for line in lines if line.strip()]
     except ValueError as error:
         raise ValueError(_damaged(path, error)) from error
@@ -141,4 +141,5 @@ def _cross_entropies(path: str) -> list[float]:
 
 
 def _damaged(path: str, reason: object) -> str:
-    return f"{path} must be as published; it is damaged ({reason}). Unpack it again"
+    found = f"{reason}"[:200]
+    return f"{path} must be as published; it is damaged ({found}). Unpack it again"

@@ -7,12 +7,11 @@ Sources: Warstadt et al., "BLiMP" (TACL 2020, arXiv 1912.00582); Huebner et al.,
 "BabyBERTa" (CoNLL 2021), whose test suite is Zorro.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from albert_tf.core import files
+from albert_tf.core import files, short_repr, strict_json
 
 BLIMP, ZORRO = "blimp", "zorro"
 SUITES = (BLIMP, ZORRO)
@@ -112,22 +111,27 @@ def _read_json_lines(path: str) -> Iterator[Pair]:
     """Yields the pairs of a file; a pair without a name is of the file's paradigm."""
     stem = os.path.splitext(os.path.basename(path))[0]
     for place, line in _lines(path):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{place}: a line must be JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise ValueError(f"{place}: a line must be an object; received {line:.80}")
+        row = strict_json.as_object(strict_json.loads(line, place), place)
         for name in (_GOOD, _BAD):
             value = row.get(name)
             if not isinstance(value, str) or not value.strip():
                 raise ValueError(
-                    f"{place}: {name} must be a sentence; received {value!r}"
+                    f"{place}: {name} must be a sentence; received "
+                    f"{short_repr.shown(value)}"
                 )
-        paradigm = str(row.get(_GROUP, row.get(_PARADIGM, stem)))
-        phenomenon = str(row.get(_PHENOMENON, paradigm))
+        paradigm = _name(place, row.get(_GROUP, row.get(_PARADIGM, stem)))
+        phenomenon = _name(place, row.get(_PHENOMENON, paradigm))
         phenomenon = _TERMS.get(phenomenon, phenomenon)
         yield Pair(paradigm, phenomenon, row[_GOOD], row[_BAD])
+
+
+def _name(place: str, value: object) -> str:
+    """Returns the name of a paradigm or phenomenon, which may be a number."""
+    if not isinstance(value, str | int):
+        raise ValueError(
+            f"{place}: a group must be a name; received {short_repr.shown(value)}"
+        )
+    return str(value)
 
 
 def _read_zorro(path: str) -> Iterator[Pair]:

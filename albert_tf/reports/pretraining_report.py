@@ -1,13 +1,12 @@
 """Report of a pre-training run: held-out metrics, curves, filled masks, counts."""
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from albert_tf.checkpoints import run_dir
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, validation
+from albert_tf.core import config_io, files, strict_json, validation
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema, sources
 from albert_tf.reports import html, pretraining_charts
@@ -40,17 +39,15 @@ def write(output_dir: str, model_dir: str) -> str:
     summary_path = os.path.join(model_dir, SUMMARY_FILE)
     summary = {}
     if files.exists(summary_path):
+        summary = strict_json.load_object(summary_path, lenient=True)
         try:
-            summary = json.loads(files.read_bytes(summary_path))
+            _check(summary, ())
         except ValueError as error:
             raise ValueError(f"{summary_path}: {error}") from error
     metrics_path = os.path.join(model_dir, metrics_log.METRICS_FILE)
     if not files.exists(metrics_path):
         raise ValueError(f"{metrics_path} does not exist; the run has recorded nothing")
-    try:
-        rows = metrics_log.read_metrics(model_dir)
-    except ValueError as error:
-        raise ValueError(f"{metrics_path}: {error}") from error
+    rows = metrics_log.read_metrics(model_dir)
     alarm = None
     if run := _read_records(model_dir, config):
         html.check_rows(rows)
@@ -68,7 +65,7 @@ def _read_records(
     """Reads the manifests of a run; () if one is missing or has an earlier format."""
     try:
         manifests = {
-            name: schema.Manifest.from_json(json.dumps(values))
+            name: schema.Manifest.from_values(values)
             for name, values in run_dir.read_manifests(model_dir).items()
         }
         return sources.of_manifests(manifests, config)
@@ -140,8 +137,11 @@ def _check(summary: Mapping[str, Any], rows: pretraining_charts.Rows) -> dict[st
             "a mask has text and answers",
             mask,
         )
+        is_list = isinstance(mask["answers"], list | tuple)
+        validation.require(is_list, "answers must be a list", mask["answers"])
         for answer in mask["answers"]:
             holds = html.has(answer, "token", "probability")
+            holds = holds and html.is_number(answer["probability"])
             validation.require(holds, "an answer has token and probability", answer)
     html.check_rows(rows)
     return summary

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf.core import cli, config_io, files
+from albert_tf.core import cli, config_io, files, strict_json
 from albert_tf.core import config as config_lib
 from albert_tf.finetuning import finetuning
 from albert_tf.probing import probe, suites
@@ -72,7 +72,7 @@ def _fit_time(config: config_lib.Config, request: dict[str, Any]) -> config_lib.
         seconds = metrics_log.step_seconds(calibration_dir)
         num_steps = max(count, round(request["seconds"] / seconds))
         files.write_json(path, {"num_steps": num_steps, "step_seconds": seconds})
-    return experiments.with_num_steps(config, files.read_json(path)["num_steps"])
+    return experiments.with_num_steps(config, strict_json.load(path)["num_steps"])
 
 
 def _probe(request: dict[str, Any]) -> float:
@@ -94,7 +94,7 @@ def _fine_tune(task: dict[str, Any], task_dir: str, request: dict[str, Any]) -> 
 
 def main(arguments: Sequence[str]) -> None:
     """Runs the request that the first argument names."""
-    request = files.read_json(arguments[0])
+    request = strict_json.load(arguments[0])
     with cli.user_errors(), flags.exiting_early():
         values = measure(request)
     files.write_json(os.path.join(f"{request['run_dir']}.json"), values)

@@ -8,10 +8,10 @@ import dataclasses
 import glob
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.core import binaries, config_io, files
+from albert_tf.core import binaries, config_io, files, strict_json
 from albert_tf.data import schema
 from albert_tf.reproduction import budgets, experiments, results
 from albert_tf.reproduction import tables as tables_lib
@@ -21,6 +21,14 @@ _TEXTS_FILE = "texts.json"
 _PROCESS = "albert_tf.reproduction.experiment_process"
 # The task of the tables, its recipe and its directory in GLUE.
 _TASK, _RECIPE, _TASK_DIR = "sst2", "finetune_sst2", "SST-2"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measured:
+    """An entry of measures.json: values by seed, and what they depend on."""
+
+    digest: str
+    seeds: Mapping[str, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +150,7 @@ class Runner:
         path = f"{run_dir}-request.json"
         files.write_json(path, request)
         _run(_PROCESS, path)
-        return files.read_json(f"{run_dir}.json")
+        return strict_json.load_object(f"{run_dir}.json", lenient=True)
 
     def _tasks(self) -> dict[str, Any]:
         if not self._options.glue_dir:
@@ -204,7 +212,7 @@ class Runner:
     def _check_texts(self) -> None:
         path, found = self._path(_TEXTS_FILE), self._identify_texts()
         if os.path.exists(path):
-            if files.read_json(path) != found:
+            if strict_json.load(path) != found:
                 raise ValueError(
                     f"--output_dir {self._options.output_dir} has records of other "
                     "texts or of another vocabulary; give a new one"
@@ -258,7 +266,12 @@ class Runner:
 
 
 def _read_measures(path: str) -> dict[str, Any]:
-    return files.read_json(path) if os.path.exists(path) else {}
+    if not os.path.exists(path):
+        return {}
+    # A loss may be NaN, so the values of a seed are checked where they are shown.
+    measures = strict_json.load(path, lenient=True)
+    found = strict_json.as_type(measures, path, Mapping[str, _Measured])
+    return {name: dataclasses.asdict(measured) for name, measured in found.items()}
 
 
 def _identify(patterns: Iterable[str]) -> list[list[Any]]:

@@ -3,6 +3,8 @@
 import collections
 import dataclasses
 
+from albert_tf.core import short_repr
+
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
@@ -122,7 +124,8 @@ class Problems:
             advice = advice or (
                 "Fix it, or skip such examples with --set task.on_bad_example=skip"
             )
-            raise ValueError(f"{origin}: {rule}; received {received!r:.200}. {advice}")
+            shown = short_repr.shown(received)
+            raise ValueError(f"{origin}: {rule}; received {shown}. {advice}")
         self._counts[rule] += 1
         self._first.setdefault(rule, origin)
 

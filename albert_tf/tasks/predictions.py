@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from albert_tf.core import short_repr, strict_json
 from albert_tf.tasks import features
 
 
@@ -109,20 +110,64 @@ def from_bytes(content: bytes) -> tuple[list[str], Predictions]:
     try:
         return _from_bytes(content)
     except features.UNREADABLE as error:
-        raise ValueError(f"damaged, or not a file of predictions: {error}") from error
+        reason = f"{error}"[:200]
+        raise ValueError(f"damaged, or not a file of predictions: {reason}") from error
 
 
 def _from_bytes(content: bytes) -> tuple[list[str], Predictions]:
     if content[:1] == b"{":
-        values = json.loads(content)
-        n_best = [[Candidate(*c) for c in row] for row in values["n_best"]]
-        return values["ids"], AnswerSpans(n_best, values["null_odds"])
+        return _read_spans(content)
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         ids = arrays["ids"].tolist()
         if "values" in arrays:
             return ids, Logits(arrays["values"])
         ends = np.cumsum(arrays["num_words"])[:-1]
         return ids, TokenLogits(np.split(arrays["token_values"], ends))
+
+
+# The types of the fields of a candidate, which is saved as an array.
+_NUMBER = (int, float)
+_CANDIDATE = ((str,), (int,), (int,), _NUMBER, _NUMBER, _NUMBER)
+
+
+def _read_spans(content: bytes) -> tuple[list[str], AnswerSpans]:
+    # Leniently: odds may be infinite.
+    values = strict_json.loads(
+        content, "the file", lenient=True, max_bytes=strict_json.MAX_DATA_BYTES
+    )
+    ids, n_best, null_odds = (values.get(n) for n in ("ids", "n_best", "null_odds"))
+    for name, holds in (
+        ("ids", _is_list(ids, str)),
+        ("n_best", _is_list(n_best, list) and len(n_best) == len(ids)),
+        (
+            "null_odds",
+            null_odds is None
+            or (_is_list(null_odds, *_NUMBER) and len(null_odds) == len(ids)),
+        ),
+    ):
+        if not holds:
+            raise ValueError(f"{name} must hold a value for each example, of its type")
+    for candidates in n_best:
+        if not candidates or not all(map(_is_candidate, candidates)):
+            raise ValueError(
+                "n_best must hold candidates as albert_tf.finetune writes them; "
+                f"received {short_repr.shown(candidates)}"
+            )
+    return ids, AnswerSpans([[Candidate(*c) for c in row] for row in n_best], null_odds)
+
+
+def _is_list(value: object, *types: type) -> bool:
+    return isinstance(value, list) and all(type(one) in types for one in value)
+
+
+def _is_candidate(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == len(_CANDIDATE)
+        and all(
+            type(one) in types for one, types in zip(value, _CANDIDATE, strict=True)
+        )
+    )
 
 
 def suffix(predictions: Predictions) -> str:

@@ -3,13 +3,12 @@
 import csv
 import glob as glob_lib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from albert_tf.core import files
+from albert_tf.core import files, strict_json
 from albert_tf.tasks import examples as examples_lib
 
 
@@ -113,14 +112,15 @@ def json_objects(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the number of each line, from 1, and the JSON object in it."""
     for number, line in enumerate(lines(path), 1):
+        place = f"{path}:{number}"
         try:
-            value = json.loads(line)
-        except json.JSONDecodeError:
+            value = strict_json.loads(line, place)
+        except ValueError:
             value = None
         if isinstance(value, dict):
             yield number, value
         else:
-            problems.add(f"{path}:{number}", "a line must be a JSON object", line)
+            problems.add(place, "a line must be a JSON object", line)
 
 
 def cell(text: str) -> str:

@@ -12,7 +12,7 @@ import threading
 
 import tensorflow as tf
 
-from albert_tf.core import files
+from albert_tf.core import files, strict_json
 from albert_tf.training import preemption, watchdog
 
 FILE = "hang.json"
@@ -51,11 +51,9 @@ class HangRecord:
         self._last: Hang | None = None
         if files.exists(self._path):
             try:
-                self._last = Hang(**files.read_json(self._path))
-            except TypeError as error:
-                raise ValueError(
-                    f"{self._path} is damaged: {error}. Remove it, and try again"
-                ) from error
+                self._last = strict_json.load_as(self._path, Hang)
+            except ValueError as error:
+                raise ValueError(f"{error}. Remove it, and try again") from error
 
     @property
     def step_to_skip(self) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 import tqdm
 
-from albert_tf.core import failures, files
+from albert_tf.core import failures, files, short_repr, strict_json
 from albert_tf.data import schema
 from albert_tf.training import pauses
 
@@ -22,15 +22,37 @@ _ROW_KEYS = ("split", "step", "stage", "seconds", "begun_at")
 
 
 def read_metrics(model_dir: str) -> list[dict]:
-    """Returns the rows of a run's metrics.jsonl; an empty list if there is none."""
+    """Returns the rows of a run's metrics.jsonl; an empty list if there is none.
+
+    Raises:
+      ValueError: a line is damaged; names it.
+    """
     path = os.path.join(model_dir, METRICS_FILE)
     if not tf.io.gfile.exists(path):
         return []
-    with tf.io.gfile.GFile(path) as file:
-        text = file.read()
-    # A process that was killed may have left part of a line.
-    whole = text[: text.rfind("\n") + 1]
-    return [json.loads(line) for line in whole.splitlines() if line]
+    rows = []
+    # A process that was killed may have left part of a line, after the last line feed.
+    *whole, _ = files.read_bytes(path).split(b"\n")
+    for number, line in enumerate(whole, 1):
+        if line:
+            place = f"{path}:{number}"
+            # Leniently: a loss may be NaN.
+            rows.append(_checked(strict_json.loads(line, place, lenient=True), place))
+    return rows
+
+
+def _checked(row: Any, place: str) -> dict[str, Any]:
+    """Returns a row, whose values are numbers except for the name of the split."""
+    is_object = isinstance(row, dict) and isinstance(row.get("split"), str)
+    is_step = is_object and type(row.get("step")) is int and 0 <= row["step"] < 1 << 63
+    if not is_step or not all(
+        type(value) in (int, float) for name, value in row.items() if name != "split"
+    ):
+        raise ValueError(
+            f"{place}: a row of metrics must have a split, a step and numbers by name; "
+            f"received {short_repr.shown(row)}. Remove the line, or copy the file again"
+        )
+    return row
 
 
 def step_seconds(model_dir: str) -> float:

@@ -9,6 +9,7 @@ which have checksums of their own (`data_prep.records.chunks`). The checksums ar
 import contextlib
 import errno
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
@@ -16,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import xxhash
 
-from albert_tf.core import files
+from albert_tf.core import files, short_repr, strict_json
 
 # Errors of a file that is not there, and of a disk that cannot read it.
 _DAMAGE_ERRNOS = (errno.ENOENT, errno.EIO)
@@ -65,19 +66,20 @@ class Content:
         checksum, _, text = line.rstrip(b" \n").partition(b" ")
         if checksum != xxhash.xxh3_64_hexdigest(text).encode():
             raise ValueError("the checksum of its first line is wrong")
-        head = json.loads(text)
-        if head["name"] != os.path.basename(path):
-            raise ValueError(f"it is a copy of {head['name']}")
-        self.values: dict[str, Any] = head["values"]
-        self._arrays: dict[str, _Array] = {}
-        start = len(line)
-        for name, dtype, shape, checksum in head["arrays"]:
-            num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            self._arrays[name] = _Array(
-                np.dtype(dtype), tuple(shape), checksum, start, num_bytes
-            )
-            start += num_bytes + -num_bytes % 8
-        self._end = start
+        # Leniently: fingerprints have 64 bits without a sign. It lists all input files.
+        head = strict_json.loads(
+            text,
+            "its first line",
+            lenient=True,
+            max_bytes=strict_json.MAX_DATA_BYTES,
+        )
+        try:
+            if head["name"] != os.path.basename(path):
+                raise ValueError(f"it is a copy of {short_repr.shown(head['name'])}")
+            self.values: dict[str, Any] = head["values"]
+            self._arrays, self._end = _places(head["arrays"], len(line))
+        except (KeyError, TypeError) as error:
+            raise ValueError("its first line is not one of this version") from error
 
     def array(self, name: str) -> np.ndarray:
         """Returns an array; read-only."""
@@ -106,6 +108,16 @@ class Content:
     def chunk(self, start: int, end: int) -> bytes:
         """Returns bytes [start, end) after the arrays, which check themselves."""
         return os.pread(self._descriptor, end - start, self._end + start)
+
+
+def _places(rows: list[Any], start: int) -> tuple[dict[str, _Array], int]:
+    """Returns the places of the arrays after the first line, and where they end."""
+    arrays = {}
+    for name, dtype, shape, checksum in rows:
+        num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+        arrays[name] = _Array(np.dtype(dtype), tuple(shape), checksum, start, num_bytes)
+        start += num_bytes + -num_bytes % 8
+    return arrays, start
 
 
 def _check(name: str, data: memoryview, checksum: str) -> None:

@@ -1,7 +1,6 @@
 """Parsers of the input formats: bytes to the lines of documents."""
 
 import collections
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ import mwparserfromhell
 import pyarrow as pa
 from mwparserfromhell import nodes
 
-from albert_tf.core import config
+from albert_tf.core import config, short_repr, strict_json
 
 WIKIEXTRACTOR_END = "</doc>"
 MEDIAWIKI_END = "</page>"
@@ -192,22 +191,27 @@ def _parse_json(
             continue
         place = f"{path}, line {number}"
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"{place}: must be a JSON object, but is not JSON ({error}); fix or "
-                "remove the line"
-            ) from error
+            # Leniently: of a corpus only the text counts, and single surrogates, which
+            # JSON allows, are handled below as other bytes that are not text.
+            row = strict_json.loads(
+                line,
+                place,
+                lenient=True,
+                max_bytes=strict_json.MAX_DATA_BYTES,
+                takes_surrogates=True,
+            )
+        except ValueError as error:
+            raise ValueError(f"{error}; fix or remove the line") from error
         if not isinstance(row, dict):
             raise ValueError(f"{place}: must be a JSON object; found {line[:40]!r}")
         value = row.get(text.field)
         if not isinstance(value, str):
-            found = f"{value!r:.40}" if text.field in row else f"only {', '.join(row)}"
+            names = short_repr.shown(list(row))
+            found = short_repr.shown(value) if text.field in row else f"only {names}"
             raise ValueError(
                 f"{place}: field {text.field!r} must be a string; found {found}. Name "
                 "the text field with --set text.field=NAME"
             )
-        # JSON allows single surrogates, which are not text.
         encoded = value.encode(errors="surrogatepass")
         try:
             yield number, _decode(encoded, text, counts)

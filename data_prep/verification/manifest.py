@@ -8,7 +8,7 @@ from typing import Any
 from albert_tf.core import config as config_lib
 from albert_tf.core import files
 from albert_tf.data import manifest as manifest_lib
-from albert_tf.data import schema
+from albert_tf.data import masking, schema
 
 COPY_AGAIN = "copy it again from where the records were made, or make them again"
 
@@ -37,6 +37,12 @@ _SPLIT_LEDGERS: tuple[_Ledger, ...] = (
 )
 # And there, unless rows are packed.
 _UNPACKED_LEDGER: _Ledger = ("num_records", ("statistics.labels",))
+
+# The keys that statistics by key have.
+_STATISTICS_KEYS = {
+    "labels": ("0", "1", str(schema.NO_LABEL)),
+    "replacements": masking.REPLACEMENTS,
+}
 
 
 def read_manifest(data_dir: str) -> schema.Manifest:
@@ -85,6 +91,7 @@ def inconsistencies(manifest: schema.Manifest) -> list[str]:
                 f"{name}: num_records is {split.num_records:,}, but its shards' sum to "
                 f"{in_shards:,}"
             )
+        problems += _check_statistics(f"{name}: statistics.", split.statistics)
         for total, parts in of_split:
             problems += _check_ledger(f"{name}: ", values["splits"][name], total, parts)
     return problems
@@ -104,6 +111,23 @@ def _check_settings(manifest: schema.Manifest) -> list[str]:
         )
         if received != expected
     ]
+
+
+def _check_statistics(prefix: str, statistics: Mapping[str, Any]) -> list[str]:
+    """Returns problems of the statistics that no ledger has."""
+    problems = []
+    if type(statistics.get("padding_rate")) not in (int, float):
+        problems.append(f"{prefix}padding_rate must be a number")
+    for name in ("drawn_ngram_lengths", "placed_ngram_lengths"):
+        counts = statistics.get(name)
+        is_object = isinstance(counts, Mapping) and all(map(str.isdecimal, counts))
+        if not is_object or number_of(statistics, name) is None:
+            problems.append(f"{prefix}{name} must be numbers by length")
+    for name, keys in _STATISTICS_KEYS.items():
+        counts = statistics.get(name)
+        if not isinstance(counts, Mapping) or not set(keys) <= set(counts):
+            problems.append(f"{prefix}{name} must be numbers by {', '.join(keys)}")
+    return problems
 
 
 def _check_ledger(

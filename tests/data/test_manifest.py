@@ -61,16 +61,16 @@ def test_a_folder_without_manifest_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold records and their manifest.json"):
         manifest_lib.read_manifest(str(tmp_path))
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"manifest.json: not a manifest"):
+    with pytest.raises(ValueError, match=r"manifest.json: not a manifest of records"):
         manifest_lib.read_manifest(str(tmp_path))
 
 
 def test_a_value_of_another_type_is_named(data_dir, tmp_path):
     values = json.loads((data_dir / "manifest.json").read_text())
     for name, value, message in (
-        ("vocab_size", "many", "vocab_size must be of type int; got 'many'"),
-        ("data", [], r"data must be of type dict; got \[\]"),
-        ("splits", [], "not a manifest of records"),
+        ("vocab_size", "many", "vocab_size must be an integer; received 'many'"),
+        ("data", [], r"data must be an object; received \[\]"),
+        ("splits", [], r"splits must be an object; received \[\]"),
     ):
         path = tmp_path / "manifest.json"
         path.write_text(json.dumps(values | {name: value}))

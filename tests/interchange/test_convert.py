@@ -599,7 +599,7 @@ def test_a_damaged_checkpoint_is_refused(testdata, tmp_path):
     shutil.copytree(testdata / "tf1_g1", tmp_path / "cut")
     data = tmp_path / "cut" / "model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:500])
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="describes an encoder of .* holds 500"):
         convert_quietly(f"tf1:{tmp_path / 'cut'}", f"hf:{tmp_path / 'hf'}")
     assert not (tmp_path / "hf").exists()
 

@@ -73,8 +73,8 @@ def test_own_pairs_may_have_a_group(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", r"a.jsonl:2: a line must be JSON"),
-        ("[1]", r"a.jsonl:2: a line must be an object; received \[1\]"),
+        ("{", r"a.jsonl:2 must be JSON"),
+        ("[1]", r"a.jsonl:2 must hold a JSON object; received \[1\]"),
         ('{"sentence_good": "A."}', r"a.jsonl:2: sentence_bad .* received None"),
         (blimp_line(" ", "B."), r"a.jsonl:2: sentence_good .* received ' '"),
     ],

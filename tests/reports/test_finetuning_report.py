@@ -405,8 +405,12 @@ def test_tasks_are_those_of_the_configuration():
     "name, content, message",
     [
         ("config.json", '{"model": {"hidden": 3}}', "config.json: "),
-        ("metrics.jsonl", '{"split": "train", "st\n', "metrics.jsonl: "),
-        ("metrics.jsonl", '{"split": "train"}\n', "metrics have split and step"),
+        ("metrics.jsonl", '{"split": "train", "st\n', "metrics.jsonl:1 must be JSON; "),
+        (
+            "metrics.jsonl",
+            '{"split": "train"}\n',
+            "must have a split, a step and numbers",
+        ),
         ("results.json", "{", "results.json must be JSON"),
         ("results.json", "[]", "results.json: an object with task, kind, labels"),
         (
@@ -427,7 +431,7 @@ def test_tasks_are_those_of_the_configuration():
         (
             "results.json",
             json.dumps(sample_runs.results("mrpc", num_examples=3)),
-            "results.json: num_examples must be a JSON object; received 3",
+            "results.json: num_examples must be an object of numbers; received 3",
         ),
         (
             "seeds.json",
@@ -439,7 +443,7 @@ def test_tasks_are_those_of_the_configuration():
         (
             "answers-dev.jsonl",
             '{"text_a": "", "prediction": "0"}\n{\n',
-            "answers-dev.jsonl:2: ",
+            "answers-dev.jsonl:2 must be JSON; ",
         ),
         ("seeds.json", "{}", "seeds.json: an object with task, best_metric, seeds"),
         (

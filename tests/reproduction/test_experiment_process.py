@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.core import config_io, files
+from albert_tf.core import config_io, strict_json
 from albert_tf.reproduction import experiment_process
 from albert_tf.training import metrics_log, pretraining
 from tests.support import small_run
@@ -76,7 +76,7 @@ def test_it_starts_from_another_run(records, tmp_path):
     experiment_process.measure(
         request(records, tmp_path / "branch", *more, **start, start_as="branch")
     )
-    assert files.read_json(str(tmp_path / "branch" / "branch.json"))["step"] == 8
+    assert strict_json.load(str(tmp_path / "branch" / "branch.json"))["step"] == 8
     experiment_process.measure(
         request(
             records,

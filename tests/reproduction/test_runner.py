@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from albert_tf.core import binaries, files
+from albert_tf.core import binaries, files, strict_json
 from albert_tf.data import schema
 from albert_tf.reproduction import budgets, runner, tables
 
@@ -25,7 +25,7 @@ class FakeBinaries:
         self.calls.append((module, *arguments))
         flags = dict(one[2:].split("=", 1) for one in arguments if one[:2] == "--")
         if module == PROCESS:
-            request = files.read_json(arguments[0])
+            request = strict_json.load(arguments[0])
             run_dir = request["run_dir"]
             pathlib.Path(run_dir).mkdir()
             (pathlib.Path(run_dir) / "model.ckpt-8.index").write_text("")
@@ -113,11 +113,11 @@ def test_the_request_has_all_that_the_process_needs(fake, tmp_path):
     blimp = str(tmp_path / "blimp")
     make(tmp_path / "out", "pair_loss", blimp_dir=blimp, glue_dir="glue").run()
     runs = tmp_path / "out" / "runs" / "seed-2"
-    start = files.read_json(str(runs / "pair-start-request.json"))
+    start = strict_json.load(str(runs / "pair-start-request.json"))
     assert start["start"] is None and start["evaluated_on"] == {}
     # Only what a table reads is measured.
     assert start["blimp_dir"] == "" and start["tasks"] == {}
-    request = files.read_json(str(runs / "pair-nsp-request.json"))
+    request = strict_json.load(str(runs / "pair-nsp-request.json"))
     assert request["config"]["train"]["seed"] == 2
     assert request["config"]["train"]["records"] == {"main-nsp-128": 1.0}
     assert request["start"] == str(runs / "pair-start")

@@ -219,8 +219,14 @@ def test_a_test_file_needs_no_answers(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b'{"data": [\n}', "file.json:2: must be JSON"),
-        (b'{"data": "\xff"}', "file.json: must be UTF-8; the byte 10 is not"),
+        (
+            b'{"data": [\n}',
+            "file.json must be JSON; it is damaged (Expecting value: line 2 ",
+        ),
+        (
+            b'{"data": "\xff"}',
+            "file.json must be JSON; it is damaged ('utf-8' codec can't decode byte",
+        ),
         (b"[]", "file.json: must have a list 'data'"),
         (b'{"data": [{}]}', "file.json: article 1: must have a list 'paragraphs'"),
         (

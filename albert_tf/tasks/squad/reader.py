@@ -1,10 +1,9 @@
 """Reads the JSON of SQuAD 1.1 and 2.0, and reports questions that cannot be used."""
 
-import json
 import re
 from typing import Any
 
-from albert_tf.core import files
+from albert_tf.core import files, short_repr, strict_json
 from albert_tf.tasks import examples as examples_lib
 
 
@@ -64,16 +63,9 @@ def _load(path: str) -> Any:
             "another with --set task.train_file, task.dev_file or task.test_file"
         )
     try:
-        return json.loads(files.read_bytes(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path}:{error.lineno}: must be JSON in SQuAD's format ({error.msg}); "
-            "download it again"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: must be UTF-8; the byte {error.start:,} is not. Download it again"
-        ) from error
+        return strict_json.load(path, max_bytes=strict_json.MAX_DATA_BYTES)
+    except ValueError as error:
+        raise ValueError(f"{error}. Download the file again") from error
 
 
 def _member(where: str, holder: Any, key: str, kind: type) -> Any:
@@ -82,7 +74,7 @@ def _member(where: str, holder: Any, key: str, kind: type) -> Any:
         name = "a text" if kind is str else "a list"
         raise ValueError(
             f"{where}: must have {name} {key!r}, as the files of SQuAD do; received "
-            f"{holder!r:.100}"
+            f"{short_repr.shown(holder)}"
         )
     return value
 
@@ -102,7 +94,7 @@ class _Reader:
         name = entry.get("id") if isinstance(entry, dict) else None
         if not isinstance(name, str) or not name:
             raise _Unusable(where, "a question must have an id, a text", entry)
-        origin = f"{self._path}: question {name}"
+        origin = f"{self._path}: question {short_repr.cut(name)}"
         if name in self._ids:
             raise _Unusable(origin, "ids must be unique", name, "give it another id")
         self._ids.add(name)

@@ -470,11 +470,14 @@ def test_format_jsonl_takes_the_field(tmp_path):
     [
         (
             '{"text": "a"',
-            "line 3: must be a JSON object, but is not JSON .*fix or remove",
+            "line 3 must be JSON; it is damaged .*fix or remove",
         ),
-        ("[" * 100_000, "line 3: must be a JSON object, but is not JSON"),
+        ("[" * 100_000, "line 3 must be JSON; it is damaged .*recursion depth"),
         ('["text"]', "line 3: must be a JSON object; found '"),
-        ('{"body": 1, "id": 2}', "line 3: field 'text' must be.*only body, id. Name"),
+        (
+            '{"body": 1, "id": 2}',
+            "line 3: field 'text' must be.*only .'body', 'id'.. Name",
+        ),
         ('{"text": null}', "line 3: field 'text' must be a string; found None"),
         (r'{"text": "\ud800"}', "line 3, an escape .*UTF-8.*invalid_utf8=replace"),
     ],
