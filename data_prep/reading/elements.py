@@ -34,7 +34,11 @@ def iter_docs(text: str, path: str, line: int) -> Iterator[tuple[int, str]]:
     start, body = _find_doc(text, position, len(text))
     if start >= 0:
         line += text.count("\n", position, start)
-        raise _unbalanced(path, line, f"{text[start : min(body, start + 80)]} has no {WIKIEXTRACTOR_END}")
+        raise _unbalanced(
+            path,
+            line,
+            f"{text[start : min(body, start + 80)]} has no {WIKIEXTRACTOR_END}",
+        )
     _refuse_text(text[position:], path, line)
 
 

@@ -1,7 +1,7 @@
 """Bounds of the text that is read: what exceeds them is named, and counted.
 
-The settings are `text.max_…`. What is cut or dropped follows from the bytes of the input
-and the settings alone.
+The settings are `text.max_…`. What is cut or dropped follows from the bytes of the
+input and the settings alone.
 """
 
 import collections

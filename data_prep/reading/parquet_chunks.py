@@ -187,9 +187,7 @@ class _RowCutter:
         ends = np.cumsum(lengths, dtype=np.int64)
         start, before = 0, 0
         # `cut`: the number of rows with which the text is long enough.
-        while (
-            cut := int(np.searchsorted(ends, before + self._size)) + 1
-        ) <= len(ends):
+        while (cut := int(np.searchsorted(ends, before + self._size)) + 1) <= len(ends):
             self._hold(column[start:cut])
             yield self._pack()
             start, before = cut, int(ends[cut - 1])
