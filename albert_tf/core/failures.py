@@ -1,6 +1,7 @@
 """Tells a storage that cannot be reached from a mistake of the user."""
 
 import errno
+import os
 import re
 import sys
 
@@ -41,6 +42,16 @@ def is_outage(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def is_full_disk(error: BaseException | None) -> bool:
+    """Returns whether an error says that there is no room for a file.
+
+    TensorFlow's errors have no number, but the text of the system.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return os.strerror(errno.ENOSPC).lower() in str(error).lower()
 
 
 def one_line(error: BaseException) -> str:
