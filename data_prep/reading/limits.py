@@ -10,6 +10,8 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
 
+import tqdm
+
 from albert_tf.core import config
 
 # What is counted. Of a cut document or line nothing is lost; a document or page that is
@@ -51,10 +53,13 @@ def note(excess: Excess, path: str, counts: collections.Counter) -> None:
     """
     counts[excess.kind] += 1
     if counts[excess.kind] <= _NUM_NAMED:
-        print(f"{path}, {excess.place}: {excess.sentence}", file=sys.stderr)
+        line = f"{path}, {excess.place}: {excess.sentence}"
     elif counts[excess.kind] == _NUM_NAMED + 1:
         kind = excess.kind.replace("_", " ")
-        print(f"{path}: more {kind} near here are only counted", file=sys.stderr)
+        line = f"{path}: more {kind} near here are only counted"
+    else:
+        return
+    tqdm.tqdm.write(line, file=sys.stderr)  # not within a progress bar
 
 
 def describe(counts: Mapping[str, int]) -> str:

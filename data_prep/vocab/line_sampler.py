@@ -57,7 +57,9 @@ class _Found:
     keys: np.ndarray
     heldout: dict[int, str]
     num_lines: int
-    counts: collections.Counter[str]
+    counts: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
 
 
 class Scanner:

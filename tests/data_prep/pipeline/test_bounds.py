@@ -1,4 +1,4 @@
-"""Input that exceeds the bounds of `text.max_…`, through the commands that read text."""
+"""Input beyond the bounds of `text.max_…`, through the commands that read text."""
 
 import gzip
 import json
