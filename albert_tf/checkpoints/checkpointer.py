@@ -239,20 +239,23 @@ class Checkpointer:
             with contextlib.suppress(OSError, tf.errors.OpError):
                 self._remove(lambda step: self._path_of(step) == path)
         raise OSError(
-            f"the checkpoint {path} could not be written: {self._failure}"
-            f"{self._room(self._failure)}"
+            f"the checkpoint {path} could not be written: "
+            f"{self._reason(self._failure)}"
         ) from self._failure
 
-    def _room(self, error: Exception | None) -> str:
-        """Says how much room there is and is needed, if a disk is full."""
+    def _reason(self, error: Exception | None) -> str:
+        """Says why a checkpoint could not be written."""
         if not failures.is_full_disk(error) or files.is_remote(self._model_dir):
-            return ""
+            return str(error)
         free = shutil.disk_usage(self._model_dir).free
-        said = f". The disk of {self._model_dir} has {free:,} bytes free"
+        said = (
+            f"no space is left on the disk of {self._model_dir}. It has {free:,} bytes "
+            "free; free some space"
+        )
         if not self._paths:
             return said
         needed = sum(map(files.size, files.glob(f"{glob.escape(self._paths[-1])}.*")))
-        return f"{said}, and a checkpoint takes {needed:,}: free some space"
+        return f"{said}, since a checkpoint takes {needed:,} bytes"
 
     def wait(self) -> bool:
         """Waits until the checkpoint that was started is written.

@@ -18,6 +18,8 @@ _TENSORFLOW_ERRORS = (
 _CLIENT_TEXT = re.compile(
     r"retry attempts failed|libcurl code 6 |HTTP response code 401 "
 )
+# Where in a graph an error was raised says nothing to a user.
+_OPERATION = re.compile(r"\{\{[a-z_]+ [^{}]*\}\}|\[Op:\w+\]")
 # Of network file systems. A full or damaged local disk needs a person.
 _ERROR_NUMBERS = frozenset(
     [
@@ -55,8 +57,8 @@ def is_full_disk(error: BaseException | None) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """Returns the message of an error as one line."""
-    return " ".join(str(error).split())
+    """Returns the message of an error as one line, without TensorFlow's operations."""
+    return " ".join(_OPERATION.sub("", str(error)).split())
 
 
 def _says_outage(error: BaseException) -> bool:

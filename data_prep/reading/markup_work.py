@@ -60,7 +60,7 @@ def exceeds(wikitext: str, most: int) -> bool:
     most = min(most, _MOST_PER_CHARACTER * len(wikitext))
     num_marks = sum(map(wikitext.count, _MARKS))
     num_marks += sum(len(run) for run in _LIST_MARKERS.findall(wikitext))
-    work = num_marks * _PER_MARK
+    work: float = num_marks * _PER_MARK
     if work > most:
         return True
     is_shallow = wikitext.count("=") <= _MAX_HEADING_SIGNS

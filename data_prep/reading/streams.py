@@ -84,7 +84,7 @@ def _bounded(
         yield data
 
 
-def _iter_content(raw: io.BufferedReader, suffix: str) -> Iterator[bytes]:
+def _iter_content(raw: "io.BufferedReader[RawFile]", suffix: str) -> Iterator[bytes]:
     if suffix == ".zst":
         yield from _iter_zstd(raw)
         return

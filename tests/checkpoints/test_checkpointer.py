@@ -395,9 +395,9 @@ def test_on_a_full_disk_nothing_of_a_checkpoint_is_left(tmp_path, monkeypatch):
         usage = types.SimpleNamespace(free=12_288)
         patch.setattr(checkpointer.shutil, "disk_usage", lambda _: usage)
         message = (
-            r"model.ckpt-20 could not be written: .*No space left on device\. The disk "
-            rf"of {re.escape(str(tmp_path))} has 12,288 bytes free, and a checkpoint "
-            f"takes {needed:,}: free some space$"
+            "model.ckpt-20 could not be written: no space is left on the disk of "
+            f"{re.escape(str(tmp_path))}. It has 12,288 bytes free; free some space, "
+            f"since a checkpoint takes {needed:,} bytes$"
         )
         with pytest.raises(OSError, match=message):
             saver.save(20, wait=True)
