@@ -354,6 +354,8 @@ HOSTILE = {
     "comments": "<!--" * 75_000,
     "external links": "[http://a " * 30_000,
     "cells that one end closes": "<td>\n*" * 40_000 + "</b>",
+    "ends without their sign": "<b>" * 30_000 + "</b " * 30_000,
+    "quotes that stay open": '<i x="/>' * 40_000,
     "equals signs of a heading": "==x" * 200_000,
     "list markers": ":" * 600_000,
 }
