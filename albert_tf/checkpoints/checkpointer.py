@@ -239,8 +239,7 @@ class Checkpointer:
             with contextlib.suppress(OSError, tf.errors.OpError):
                 self._remove(lambda step: self._path_of(step) == path)
         raise OSError(
-            f"the checkpoint {path} could not be written: "
-            f"{self._reason(self._failure)}"
+            f"the checkpoint {path} could not be written: {self._reason(self._failure)}"
         ) from self._failure
 
     def _reason(self, error: Exception | None) -> str:
