@@ -2,12 +2,18 @@
 
 import collections
 import re
+from collections.abc import Iterable
 
 from albert_tf.core import files
 
 NAME = "model.ckpt"
 # In a directory with an average of checkpoints: says what was averaged.
 AVERAGE_FILE = "average.json"
+# The end of the name of a directory of TensorFlow's for what is not yet complete.
+TEMPORARY = "_temp"
+_ANY_PART = re.compile(
+    rf"{re.escape(NAME)}-(\d+)(?:\.index.*|\.data-.*|{re.escape(TEMPORARY)})"
+)
 _PART = re.compile(rf"{re.escape(NAME)}-(\d+)\.(?:index|data-(\d{{5}})-of-(\d{{5}}))")
 
 
@@ -19,6 +25,15 @@ def _parts(model_dir: str) -> dict[int, set[tuple[int, int]]]:
             step, number, count = (int(group or 0) for group in match.groups())
             parts[step].add((number, count))
     return parts
+
+
+def group(names: Iterable[str]) -> dict[int, list[str]]:
+    """Returns the names of what belongs to a checkpoint, whole or not, by its step."""
+    found = collections.defaultdict(list)
+    for name in names:
+        if match := _ANY_PART.fullmatch(name.rstrip("/")):
+            found[int(match[1])].append(name)
+    return found
 
 
 def begun_steps(model_dir: str) -> list[int]:

@@ -1,7 +1,9 @@
 """Checkpoints of a run: written while it trains, and restored strictly."""
 
 import contextlib
+import glob
 import os
+import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping
 
@@ -24,7 +26,8 @@ class Checkpointer:
     A thread writes a checkpoint from copies of the variables while training continues.
     A checkpoint counts once it is complete: then the file `checkpoint`, which names the
     newest, is replaced, and older checkpoints are removed except the last `keep` and
-    the best. After a failure everything is as before the save, which may be repeated.
+    the best. After a failure everything is as before the save, which may be repeated:
+    what was written of it is removed.
 
     Attributes:
       best: `step` and `metric` of the best checkpoint, or None.
@@ -229,9 +232,28 @@ class Checkpointer:
         self.best, self._is_best_written = self._best_before, False
         if self._failure is None and was_async:
             self._failure = self._take_error(path)
+        if path not in self._paths and not failures.is_outage(self._failure):
+            self.check_held()  # or these may be another run's files
+            # What cannot be removed now is removed after the next save.
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                self._remove(lambda step: self._path_of(step) == path)
         raise OSError(
-            f"the checkpoint {path} could not be written: {self._failure}"
+            f"the checkpoint {path} could not be written: {self._reason(self._failure)}"
         ) from self._failure
+
+    def _reason(self, error: Exception | None) -> str:
+        """Says why a checkpoint could not be written."""
+        if not failures.is_full_disk(error) or files.is_remote(self._model_dir):
+            return str(error)
+        free = shutil.disk_usage(self._model_dir).free
+        said = (
+            f"no space is left on the disk of {self._model_dir}. It has {free:,} bytes "
+            "free; free some space"
+        )
+        if not self._paths:
+            return said
+        needed = sum(map(files.size, files.glob(f"{glob.escape(self._paths[-1])}.*")))
+        return f"{said}, since a checkpoint takes {needed:,} bytes"
 
     def wait(self) -> bool:
         """Waits until the checkpoint that was started is written.
@@ -320,12 +342,16 @@ class Checkpointer:
 
         Later ones stay: they are damaged ones that were skipped.
         """
-        kept = {os.path.basename(path) for path in self._paths}
-        for name in tf.io.gfile.listdir(self._model_dir):
-            stem = name.partition(".index")[0].partition(".data-")[0]
-            is_checkpoint = stem != name and stem.startswith(f"{_NAME}-")
-            if is_checkpoint and stem not in kept and step_of(stem) < newest:
-                tf.io.gfile.remove(self._path(name))
+        kept = {step_of(path) for path in self._paths}
+        self._remove(lambda step: step not in kept and step < newest)
+
+    def _remove(self, is_stale: Callable[[int], bool]) -> None:
+        """Removes all files of some checkpoints, whole or not, by their steps."""
+        found = checkpoint_files.group(tf.io.gfile.listdir(self._model_dir))
+        for name in (name for step in found if is_stale(step) for name in found[step]):
+            is_folder = name.rstrip("/").endswith(checkpoint_files.TEMPORARY)
+            remove = tf.io.gfile.rmtree if is_folder else tf.io.gfile.remove
+            remove(self._path(name))
 
     def _write_best(self) -> None:
         path = self._path(BEST_FILE)

@@ -1,6 +1,7 @@
 """Tells a storage that cannot be reached from a mistake of the user."""
 
 import errno
+import os
 import re
 import sys
 
@@ -17,6 +18,8 @@ _TENSORFLOW_ERRORS = (
 _CLIENT_TEXT = re.compile(
     r"retry attempts failed|libcurl code 6 |HTTP response code 401 "
 )
+# Where in a graph an error was raised says nothing to a user.
+_OPERATION = re.compile(r"\{\{[a-z_]+ [^{}]*\}\}|\[Op:\w+\]")
 # Of network file systems. A full or damaged local disk needs a person.
 _ERROR_NUMBERS = frozenset(
     [
@@ -43,9 +46,19 @@ def is_outage(error: BaseException | None) -> bool:
     return False
 
 
+def is_full_disk(error: BaseException | None) -> bool:
+    """Returns whether an error says that there is no room for a file.
+
+    TensorFlow's errors have no number, but the text of the system.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return os.strerror(errno.ENOSPC).lower() in str(error).lower()
+
+
 def one_line(error: BaseException) -> str:
-    """Returns the message of an error as one line."""
-    return " ".join(str(error).split())
+    """Returns the message of an error as one line, without TensorFlow's operations."""
+    return " ".join(_OPERATION.sub("", str(error)).split())
 
 
 def _says_outage(error: BaseException) -> bool:

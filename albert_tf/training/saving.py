@@ -1,5 +1,6 @@
 """Saves a run whose storage may be away for a while."""
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -142,10 +143,12 @@ class Saver:
 
     def _save_copy(self, step: int, metric: float | None) -> str:
         """Saves where it still can be; returns a sentence that says where."""
+        folder = ""
         try:
             folder = tempfile.mkdtemp(prefix="albert_tf-unsaved-")
             self._checkpointer.save_copy(folder, step, metric)
         except (OSError, tf.errors.OpError) as error:
+            shutil.rmtree(folder, ignore_errors=True)
             return f"The state of step {step} is lost: {failures.one_line(error)}"
         return (
             f"The state of step {step} is in {folder}: copy its files to --model_dir, "

@@ -7,7 +7,7 @@ from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.pipeline import block_processor, manifest_builder
-from data_prep.reading import blocks, input_files
+from data_prep.reading import blocks, input_files, limits
 from data_prep.records import shards
 from data_prep.text import cleaning, contamination
 
@@ -115,6 +115,8 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
         f"read {documents['read']:,} documents of {characters['read']:,} characters; "
         f"kept {documents['kept']:,}{_reasons(documents['dropped'])}"
     ]
+    if over := limits.describe(characters["input"]):
+        lines.append(f"over a bound of text.max_…, named on stderr: {over}")
     for name, split in manifest.splits.items():
         statistics = split.statistics
         cap = manifest.data["max_predictions_per_seq"]

@@ -11,12 +11,11 @@ import pyarrow as pa
 from mwparserfromhell import nodes
 
 from albert_tf.core import config, short_repr, strict_json
+from data_prep.reading import elements, limits, markup_work
 
-WIKIEXTRACTOR_END = "</doc>"
-MEDIAWIKI_END = "</page>"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WIKIEXTRACTOR_START = re.compile(r"<doc\s[^>\n]*>")
-_MEDIAWIKI_START = re.compile(r"<page>")
+# Of XML, without those of the wikitext, which are escaped: an article has about 20.
+_MAX_PAGE_TAGS = 1 << 19
 _DUMP = re.compile(r"<page>|</?mediawiki")
 
 # Elements without running text.
@@ -78,13 +77,15 @@ def iter_documents(
             yield from _split_at_lines(content, first_line)
             return
         if text.input_format == "file":
-            found = iter([(first_line + _num_lines_before_text(content), content)])
+            before = elements.num_lines_before_text(content)
+            found = iter([(first_line + before, content)])
         elif text.input_format == "jsonl":
             found = _parse_json(content, path, first_line, text, counts)
         elif text.input_format == "wikiextractor":
             found = parse_wikiextractor(content, path, first_line)
         else:
-            found = parse_mediawiki(content, path, first_line, counts)
+            most = text.max_markup_work
+            found = parse_mediawiki(content, path, first_line, most, counts)
     for number, document in found:
         lines = tuple(s for line in document.split("\n") if (s := line.strip()))
         if lines:
@@ -113,10 +114,6 @@ def _split_at_lines(
     for number, line in enumerate(content.split("\n"), first_line):
         if line := line.strip():
             yield number, (line,)
-
-
-def _num_lines_before_text(content: str) -> int:
-    return content.count("\n", 0, len(content) - len(content.lstrip()))
 
 
 def _decode_lines(
@@ -236,26 +233,29 @@ def parse_wikiextractor(
     Raises:
       ValueError: there is text outside the elements.
     """
-    for line, body in _iter_elements(
-        text, path, first_line, _WIKIEXTRACTOR_START, WIKIEXTRACTOR_END
-    ):
+    for line, body in elements.iter_docs(text, path, first_line):
         # WikiExtractor escapes these three only.
         plain = body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-        yield line + _num_lines_before_text(body), plain
+        yield line + elements.num_lines_before_text(body), plain
 
 
 def parse_mediawiki(
-    text: str, path: str, first_line: int, counts: collections.Counter
+    text: str,
+    path: str,
+    first_line: int,
+    max_work: int,
+    counts: collections.Counter,
 ) -> Iterator[tuple[int, str]]:
     """Parses the articles of a MediaWiki XML dump (pages-articles) to plain text.
 
-    Pages outside the main namespace, redirects, and pages that are not wikitext are
-    counted and omitted.
+    Pages outside the main namespace, redirects, pages that are not wikitext, and those
+    with too much markup are counted and omitted.
 
     Args:
       text: whole `<page>` elements, and the parts of the dump around them.
       path: path of the file, for errors.
       first_line: line where the text begins.
+      max_work: see `markup_work.exceeds`.
       counts: updated with the number of omitted pages, by reason.
 
     Yields:
@@ -270,9 +270,10 @@ def parse_mediawiki(
             f"{path}: must be a MediaWiki XML dump, but has neither <mediawiki> nor "
             "<page>; check text.input_format"
         )
-    for line, body in _iter_elements(
-        text, path, first_line, _MEDIAWIKI_START, MEDIAWIKI_END
-    ):
+    for line, body in elements.iter_pages(text, path, first_line):
+        if body.count("<") > _MAX_PAGE_TAGS:
+            limits.note(_complex_page(line, "", max_work), path, counts)
+            continue
         try:
             page = ElementTree.fromstring(f"<page>{body}</page>")
         except ElementTree.ParseError as error:
@@ -286,13 +287,26 @@ def parse_mediawiki(
         if reason:
             counts[reason] += 1
             continue
+        title = page.findtext("title") or ""
+        wikitext = page.findtext("revision[last()]/text") or ""
+        if markup_work.exceeds(wikitext, max_work):
+            limits.note(_complex_page(line, title, max_work), path, counts)
+            continue
         try:
-            content = to_plain_text(page.findtext("revision[last()]/text") or "")
+            content = to_plain_text(wikitext)
         except mwparserfromhell.parser.ParserError:  # a fault of the library
             counts["unparsable_pages"] += 1
             continue
-        title = page.findtext("title") or ""
         yield line, f"{title}\n{content}" if content.strip() else ""
+
+
+def _complex_page(line: int, title: str, max_work: int) -> limits.Excess:
+    return limits.Excess(
+        limits.COMPLEX_PAGES,
+        f"line {line}",
+        f"the page {title[:80]!r} is dropped: its markup is too much, or too little of "
+        f"it is closed, for text.max_markup_work={max_work}",
+    )
 
 
 def to_plain_text(wikitext: str) -> str:
@@ -315,41 +329,6 @@ def to_plain_text(wikitext: str) -> str:
             headings = []
         parts.append(part)
     return _LEFTOVERS.sub("", "".join(parts))
-
-
-def _iter_elements(
-    text: str, path: str, line: int, start: re.Pattern[str], end: str
-) -> Iterator[tuple[int, str]]:
-    """Yields the line where each element begins, and its content."""
-    position = 0
-    while (stop := text.find(end, position)) >= 0:
-        opening = start.search(text, position, stop)
-        if opening is None:
-            line += text.count("\n", position, stop)
-            raise _unbalanced(path, line, f"{end} has no start")
-        _check_outside(text[position : opening.start()], path, line, end)
-        line += text.count("\n", position, opening.start())
-        yield line, text[opening.end() : stop]
-        line += text.count("\n", opening.start(), stop)
-        position = stop + len(end)
-    if opening := start.search(text, position):
-        line += text.count("\n", position, opening.start())
-        raise _unbalanced(path, line, f"{opening.group()} has no {end}")
-    _check_outside(text[position:], path, line, end)
-
-
-def _check_outside(text: str, path: str, line: int, end: str) -> None:
-    """Refuses text between WikiExtractor's elements; a dump may have other elements."""
-    if end == WIKIEXTRACTOR_END and text.strip():
-        line += _num_lines_before_text(text)
-        raise _unbalanced(path, line, "there is text outside the <doc …> elements")
-
-
-def _unbalanced(path: str, line: int, fault: str) -> ValueError:
-    return ValueError(
-        f"{path}, line {line}: {fault}; the file is damaged or truncated, or "
-        "text.input_format is wrong"
-    )
 
 
 def _omission_reason(page: ElementTree.Element) -> str | None:

@@ -13,12 +13,13 @@ from typing import IO
 import pyarrow as pa
 import zstandard
 
-from albert_tf.core import files
+from albert_tf.core import config, files
+from data_prep.reading import limits
 
 BUFFER_SIZE = 1 << 20
 READ_SIZE = 1 << 20
 # Zstandard decompresses all of its input at once, to up to 32,000 times the size.
-_ZSTD_READ_SIZE = 1 << 14
+_ZSTD_READ_SIZE = 1 << 11
 _ZSTD_MAX_WINDOW = 1 << 31  # `zstd --long=31`, which large dumps use
 _OPENERS: dict[str, Callable] = {
     ".gz": gzip.open,
@@ -35,32 +36,65 @@ _DAMAGE_ERRORS = (
 )
 
 
-def iter_bytes(path: str, advance: Callable[[int], None]) -> Iterator[bytes]:
+class UnpackedTooLargeError(Exception):
+    """A file has more than `num_bytes` of content, of which these were yielded."""
+
+    def __init__(self, num_bytes: int):
+        super().__init__(f"more than {num_bytes} bytes")
+        self.num_bytes = num_bytes
+
+
+def iter_bytes(
+    path: str, advance: Callable[[int], None], text: config.TextConfig
+) -> Iterator[bytes]:
     """Reads a file and decompresses it by its suffix.
 
     Args:
       path: local or remote.
       advance: called with the number of bytes of each read from disk.
+      text: bounds the content of a compressed file.
 
     Yields:
       Parts of the content, of any size.
 
     Raises:
       ValueError: the file is damaged.
+      UnpackedTooLargeError: there is more to read.
     """
     suffix = os.path.splitext(path)[1].lower()
     with files.open_file(path) as file, naming_damage(path):
         raw = io.BufferedReader(RawFile(file, advance), BUFFER_SIZE)
-        if suffix == ".zst":
-            yield from _iter_zstd(raw)
-            return
-        stream: IO[bytes] = raw
-        if suffix in _OPENERS:
-            if not raw.peek(1):
-                raise EOFError("it is empty")  # gzip accepts an empty file
-            stream = _OPENERS[suffix](raw)
-        while data := stream.read(READ_SIZE):
-            yield data
+        content = _iter_content(raw, suffix)
+        is_compressed = suffix in (*_OPENERS, ".zst")
+        yield from _bounded(content, path, text) if is_compressed else content
+
+
+def _bounded(
+    content: Iterator[bytes], path: str, text: config.TextConfig
+) -> Iterator[bytes]:
+    num_bytes, most = 0, text.max_document_bytes
+    for data in content:
+        if num_bytes + len(data) > most:
+            # Not before, since it may be a request to a server.
+            most = limits.max_unpacked(files.size(path), text)
+        if num_bytes + len(data) > most:
+            yield data[: most - num_bytes]
+            raise UnpackedTooLargeError(most)
+        num_bytes += len(data)
+        yield data
+
+
+def _iter_content(raw: "io.BufferedReader[RawFile]", suffix: str) -> Iterator[bytes]:
+    if suffix == ".zst":
+        yield from _iter_zstd(raw)
+        return
+    stream: IO[bytes] = raw
+    if suffix in _OPENERS:
+        if not raw.peek(1):
+            raise EOFError("it is empty")  # gzip accepts an empty file
+        stream = _OPENERS[suffix](raw)
+    while data := stream.read(READ_SIZE):
+        yield data
 
 
 def _iter_zstd(stream: IO[bytes]) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ blocks are read, and no more than the sample is held in memory. Held-out lines a
 chosen by their text, so that no copy of such a line is in the sample.
 """
 
+import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 
@@ -34,11 +35,13 @@ class LineSample:
       lines: the sampled lines in the order of the input, normalized and non-empty.
       heldout_lines: unnormalized held-out lines, without repeats.
       num_lines: number of lines in the input.
+      counts: what was replaced or omitted, see `blocks.parse_block`.
     """
 
     lines: list[str]
     heldout_lines: list[str]
     num_lines: int
+    counts: collections.Counter[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +57,9 @@ class _Found:
     keys: np.ndarray
     heldout: dict[int, str]
     num_lines: int
+    counts: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
 
 
 class Scanner:
@@ -66,7 +72,7 @@ class Scanner:
     def scan(self, block: blocks.Block, highest_key: int) -> _Found:
         """Finds the lines of a block whose keys are not above `highest_key`."""
         settings = self._settings
-        parsed, _ = blocks.parse_block(block, settings.text)
+        parsed, counts = blocks.parse_block(block, settings.text)
         cleaned = [self._cleaner.clean(document.lines) for document in parsed]
         lines = [line for c in cleaned if c.dropped is None for line in c.lines]
         keys = _keys(settings.seed, block.group, block.number, len(lines))
@@ -88,6 +94,7 @@ class Scanner:
             keys=keys[is_sampled],
             heldout=heldout,
             num_lines=len(lines),
+            counts=counts,
         )
 
 
@@ -114,11 +121,13 @@ class _Sampler:
         self._found: list[tuple[tuple[int, int], list[str], np.ndarray]] = []
         self._heldout: dict[int, str] = {}
         self._num_held = 0
+        self._counts: collections.Counter[str] = collections.Counter()
         self.num_lines = 0
         self.highest_key = _HIGHEST
 
     def add(self, found: _Found) -> None:
         self.num_lines += found.num_lines
+        self._counts.update(found.counts)
         self._found.append((found.position, found.lines, found.keys))
         self._num_held += len(found.lines)
         # Not every time: pruning takes time in proportion to all held lines.
@@ -135,7 +144,8 @@ class _Sampler:
         self._found.sort(key=lambda found: found[0])
         # A line of combining characters only is empty after normalization.
         lines = [line for _, part, _ in self._found for line in part if line]
-        return LineSample(lines, list(self._heldout.values()), self.num_lines)
+        heldout = list(self._heldout.values())
+        return LineSample(lines, heldout, self.num_lines, self._counts)
 
     def _prune(self) -> None:
         keys = np.concatenate([keys for _, _, keys in self._found])

@@ -10,6 +10,7 @@ import sentencepiece
 
 from albert_tf.core import files
 from albert_tf.tokenization import tokenizer as tokenizer_lib
+from data_prep.reading import limits
 from data_prep.vocab import line_sampler
 from data_prep.vocab import report as report_lib
 from data_prep.vocab import settings as settings_lib
@@ -175,9 +176,11 @@ def train_from_files(
       ValueError: bad input, or too little text.
     """
     sample = line_sampler.sample_lines(paths, settings, num_workers)
+    over = limits.describe(sample.counts)
     print(
         f"training on {len(sample.lines):,} of {sample.num_lines:,} lines; "
-        f"{len(sample.heldout_lines):,} are held out",
+        f"{len(sample.heldout_lines):,} are held out"
+        + (f"; over a bound of text.max_…: {over}" if over else ""),
         file=sys.stderr,
     )
     model_proto = train_on_normalized(

@@ -1,8 +1,10 @@
 """Checkpoints: which are kept, that they are whole, and what of damaged ones."""
 
 import json
+import re
 import shutil
 import time
+import types
 
 import pytest
 import tensorflow as tf
@@ -332,12 +334,15 @@ def test_what_a_killed_process_left_is_removed_with_the_next_save(tmp_path):
     _save(tmp_path, [10, 20])
     for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
         (tmp_path / name).write_bytes(b"left")
+    (tmp_path / "model.ckpt-7_temp").mkdir()
+    (tmp_path / "model.ckpt-7_temp" / "part-00000-of-00001.index").write_bytes(b"left")
     (tmp_path / "model.ckpt-99.index").write_bytes(b"a later one, passed over")
     (tmp_path / "model.ckpt-notes.txt").write_text("the user's")
     saver = _checkpointer(tmp_path, _Part())
     saver.restore()
     saver.save(30, wait=True)
     assert _kept(tmp_path) == [20, 30, 99]
+    assert not (tmp_path / "model.ckpt-7_temp").exists()
     assert (tmp_path / "model.ckpt-notes.txt").exists()
 
 
@@ -369,6 +374,36 @@ def _wait_until_written(saver):
     deadline = time.monotonic() + 60.0
     while saver.is_writing and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_on_a_full_disk_nothing_of_a_checkpoint_is_left(tmp_path, monkeypatch):
+    saver = _save(tmp_path, [10])
+    before = sorted(path.name for path in tmp_path.iterdir())
+    needed = sum(path.stat().st_size for path in tmp_path.glob("model.ckpt-10.*"))
+
+    def fill(path, options):
+        folder = tmp_path / "model.ckpt-20_temp"
+        folder.mkdir()
+        (folder / "part-00000-of-00001.data-00000-of-00001").write_bytes(b"part")
+        (tmp_path / "model.ckpt-20.index").write_bytes(b"part")
+        raise tf.errors.ResourceExhaustedError(
+            None, None, f"{folder}/part; No space left on device"
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saver._checkpoint, "write", fill)
+        usage = types.SimpleNamespace(free=12_288)
+        patch.setattr(checkpointer.shutil, "disk_usage", lambda _: usage)
+        message = (
+            "model.ckpt-20 could not be written: no space is left on the disk of "
+            f"{re.escape(str(tmp_path))}. It has 12,288 bytes free; free some space, "
+            f"since a checkpoint takes {needed:,} bytes$"
+        )
+        with pytest.raises(OSError, match=message):
+            saver.save(20, wait=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    saver.save(20, wait=True)
+    assert _kept(tmp_path) == [10, 20]
 
 
 def test_a_failed_save_is_known_before_the_next_which_keeps_the_newer_state(tmp_path):

@@ -72,3 +72,28 @@ def test_what_needs_a_person_ends_with_1(error, capsys):
     assert not failures.is_outage(error) and not failures.is_outage(_caused(error))
     assert _code(error) == _code(_caused(error)) == 1
     assert "storage cannot be reached" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "is_full"),
+    [
+        (OSError(errno.ENOSPC, "no room"), True),
+        (OSError(errno.EDQUOT, "no room"), True),
+        (_error("ResourceExhaustedError", "a/b; No space left on device"), True),
+        (OSError(errno.EIO, "No space left on device"), False),
+        (_error("ResourceExhaustedError", "out of memory"), False),
+        (None, False),
+    ],
+    ids=repr,
+)
+def test_a_full_disk_is_told_from_other_errors(error, is_full):
+    assert failures.is_full_disk(error) is is_full
+
+
+def test_a_line_does_not_name_operations_of_tensorflow():
+    text = (
+        "{{function_node __wrapped__SaveV2_dtypes_3_device_/job:localhost/task:0/device"
+        ":CPU:0}} /disk/part.data;\nNo space left on device [Op:SaveV2]"
+    )
+    line = failures.one_line(_error("ResourceExhaustedError", text))
+    assert line == "/disk/part.data; No space left on device"

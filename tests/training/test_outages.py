@@ -219,6 +219,7 @@ def test_where_nothing_can_be_written_the_message_says_so(tmp_path, monkeypatch)
     run = Run(tmp_path / "run", LOSSES, save_retry_seconds=0.0)
     with pytest.raises(OSError, match="The state of step 6 is lost: no space is left"):
         run.execute()
+    assert not list(tmp_path.glob("albert_tf-unsaved-*"))
 
 
 def test_early_stopping_does_not_depend_on_whether_the_best_could_be_saved(

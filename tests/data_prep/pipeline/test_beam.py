@@ -47,6 +47,12 @@ ALL_ELSE = (
     "data.compression=gzip",
     "data.min_shards=3",
 )
+BOUNDED = (
+    *PLAIN,
+    "text.max_line_characters=80",
+    "text.max_document_bytes=1024",
+    "text.max_unpacked_ratio=1",
+)
 FEW_RECORDS = ("data.dupe_factor=1", "data.heldout_rate=0.9", "data.min_shards=64")
 
 
@@ -175,8 +181,8 @@ def _contents(folder: pathlib.Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
-    [PLAIN, ALL_ELSE, FEW_RECORDS],
-    ids=["plain", "all_else", "few_records"],
+    [PLAIN, ALL_ELSE, BOUNDED, FEW_RECORDS],
+    ids=["plain", "all_else", "bounded", "few_records"],
 )
 def test_every_byte_is_that_of_the_local_run(
     tmp_path, testdata, monkeypatch, beam_python, case
@@ -206,6 +212,9 @@ def test_every_byte_is_that_of_the_local_run(
     assert set(dropped) == (
         {"exact_duplicate", "near_duplicate"} if case is ALL_ELSE else set()
     )
+    counts = manifest.characters["input"]
+    expected = {"cut_lines", "cut_documents", "cut_files"} if case is BOUNDED else set()
+    assert set(counts) == expected
     assert set(manifest.splits) == set(schema.SPLITS)
     local, beam = _contents(tmp_path / "local"), _contents(tmp_path / "beam")
     assert (b"" in local.values()) == (case is FEW_RECORDS)  # shards without records

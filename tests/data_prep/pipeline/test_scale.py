@@ -91,6 +91,47 @@ def test_huge_documents_and_lines_are_read_in_bounded_memory(tmp_path, shape):
     assert statistics["tokens_in"] == statistics["tokens_used"]
 
 
+def _write_huge(path, shape):
+    """Text that would take gigabytes without the bounds of `text.max_…`."""
+    if shape == "a line without a space":
+        path.write_text("x" * (50 << 20))
+    elif shape == "a document that grows":
+        # NFKC makes 18 characters of each.
+        path.write_text(("\ufdfa" * 100 + "\n") * 160_000)
+    else:
+        write_text(path, (50 if shape == "a line" else 150) << 20)
+        separator = " " if shape == "a line" else "\n"
+        text = path.read_text().replace("\n\n", "\n").replace("\n", separator)
+        path.write_text(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "megabytes", "counts"),
+    [
+        ("a line", 1500, {"cut_lines": 1}),
+        ("a line without a space", 1200, {"cut_lines": 1}),
+        ("a document", 1200, {"cut_documents": 2}),
+        ("a document that grows", 800, {"huge_documents": 1}),
+    ],
+)
+def test_text_beyond_the_bounds_is_read_in_bounded_memory(
+    tmp_path, shape, megabytes, counts
+):
+    _write_huge(tmp_path / "huge.txt", shape)
+    (tmp_path / "other.txt").write_text("A short one.\nOf two lines.\n")
+    settings = ("data.heldout_rate=0", "data.dupe_factor=1", "data.pair_loss=none")
+    (peak, _) = peak_megabytes(
+        f"{tmp_path}/*.txt",
+        tmp_path / "out",
+        1,
+        [*settings, "text.unicode_normalization=NFKC"],
+    )
+    assert peak < megabytes
+    text = (tmp_path / "out" / schema.MANIFEST_FILE).read_text()
+    assert schema.Manifest.from_json(text).characters["input"] == counts
+
+
 def test_records_of_a_document_are_not_adjacent(tmp_path):
     """All records are shuffled: neighbors share a document as often as by chance."""
     corpus = tmp_path / "corpus.txt"

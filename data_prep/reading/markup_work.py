@@ -1,0 +1,200 @@
+"""How much work the parser of wikitext has with a page, estimated in linear time.
+
+mwparserfromhell reads on from each opening, such as `[[` or `<ref>`, until it is
+closed. If it never is, the parser has read to the end of the page (of an external link
+or a heading, of the line; of a tag, to the end of another) for nothing, and resumes
+after the opening: in a page of many such openings the time grows with the square of its
+size. And each `=` of a heading adds to the depth of its recursion, which ends the
+process if there are too many.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+
+# Time and memory of a character that begins or divides markup, in characters of text.
+_PER_MARK = 200
+_MARKS = "[{<|&"
+# Work that a page may need for each of its characters; of 71 articles, none needs 31.
+_MOST_PER_CHARACTER = 500
+# Each character of a list's marker becomes a tag.
+_LIST_MARKERS = re.compile(r"^[:;#*]+", re.MULTILINE)
+# The parser recurses at each run of equals signs in a heading, which may be longer than
+# its line if markup in it is; from about 90,000 the usual stack of 8 MB overflows.
+_MAX_HEADING_SIGNS = 20_000
+
+# They need no end.
+_SINGLE_TAGS = frozenset("br dd dt hr img li link meta td th tr wbr".split())
+_EMPTY_TAGS = frozenset("br hr img link meta wbr".split())
+# Their content is not markup.
+_RAW_TAGS = frozenset(
+    "categorytree ce chem gallery graph hiero imagemap inputbox math nowiki pre score "
+    "section source syntaxhighlight templatedata timeline".split()
+)
+# Tables begin and end there.
+_NEAR_LINE_START = r"(?:(?<![^\n])|(?<=\n\s))"
+_TOKEN = re.compile(
+    r"(?P<comment><!--)"
+    r"|<(?P<slash>/?)(?P<name>[^\s<>/=|!\[\]{}]+)(?P<rest>[^<>]*)(?P<tag>>?)"
+    rf"|(?P<open>\{{\{{|{_NEAR_LINE_START}\{{\||\[\[|\[(?=[A-Za-z+.-]{{1,20}}:|//))"
+    rf"|(?P<end>\}}\}}|{_NEAR_LINE_START}\|\}}(?!\}})|\]\]|\])"
+    r"|(?P<greater>>)"
+    r"|(?P<signs>=+)"
+    r"|(?P<newline>\n)"
+)
+_ENDS = {"}}": "{{", "|}": "{|", "]]": "[[", "]": "["}
+_HEADING = "="
+# They fail at the end of the line, not of the page.
+_OF_A_LINE = frozenset(("[", _HEADING))
+# The start of a tag without its `>`, before its name.
+_UNFINISHED = "<"
+
+
+def exceeds(wikitext: str, most: int) -> bool:
+    """Returns whether the parser would have too much work with a page.
+
+    Args:
+      wikitext: of the page.
+      most: the bound of the work: the characters that are read for nothing, and 200 for
+        each character of markup. Work of over 500 for each character of the page is too
+        much as well, or small pages would take longer than large ones.
+    """
+    most = min(most, _MOST_PER_CHARACTER * len(wikitext))
+    num_marks = sum(map(wikitext.count, _MARKS))
+    num_marks += sum(len(run) for run in _LIST_MARKERS.findall(wikitext))
+    work: float = num_marks * _PER_MARK
+    if work > most:
+        return True
+    is_shallow = wikitext.count("=") <= _MAX_HEADING_SIGNS
+    if is_shallow and work + num_marks * len(wikitext) <= most:
+        return False  # even if nothing is closed
+    for wasted in _wasted(wikitext):
+        work += wasted
+        if work > most:
+            return True
+    return False
+
+
+def _wasted(wikitext: str) -> Iterator[float]:
+    """Yields the characters that the parser reads for nothing, by opening."""
+    size, position, end_of_tag = len(wikitext), 0, 0
+    scan = _Scan(wikitext)
+    while token := _TOKEN.search(wikitext, position):
+        position = token.end()
+        kind = token.lastgroup
+        if kind == "comment":
+            end = wikitext.find("-->", position)
+            if end < 0:
+                yield size - token.start()
+            position = max(position, end)
+        elif kind == "tag":
+            # Attributes may hold markup.
+            position, end_of_tag = token.end("name"), token.end()
+            if scan.begins_raw(token):
+                end = wikitext.find("</" + token["name"], position)
+                if end < 0:
+                    yield size - token.start()
+                position = max(position, end)
+            else:
+                yield from scan.tag(token)
+        elif kind == "newline":
+            yield from scan.newline(token.start())
+        elif kind != "greater" or position != end_of_tag:
+            yield from scan.other(token)
+    for kind, begin in scan.stack:
+        if kind not in _SINGLE_TAGS:
+            yield size - begin
+
+
+class _Scan:
+    """What is open at a place of a page.
+
+    Attributes:
+      stack: kind and beginning of each. A kind is an opening, the name of a tag, or
+        `_UNFINISHED` and its name.
+    """
+
+    def __init__(self, wikitext: str):
+        self.stack: list[tuple[str, int]] = []
+        self._wikitext = wikitext
+        self._is_in_heading = False
+        self._num_signs = 0
+
+    def _top(self) -> str:
+        return self.stack[-1][0] if self.stack else ""
+
+    def begins_raw(self, token: re.Match[str]) -> bool:
+        """Returns whether the text after a tag is not markup."""
+        return (
+            not token["slash"]
+            and token["name"].lower() in _RAW_TAGS
+            and not (token["tag"] and token["rest"].endswith("/"))
+        )
+
+    def tag(self, token: re.Match[str]) -> Iterator[float]:
+        """Takes a start or an end of a tag; yields what was read for nothing."""
+        name = token["name"].lower()
+        if self._top().startswith(_UNFINISHED):
+            if token["slash"]:
+                if token["tag"]:
+                    self._finish_tag()
+                return
+        elif token["slash"]:
+            is_end = token["tag"] and not token["rest"].strip()
+            # A tag with another name fails there, and so do all at a faulty end.
+            while self._top()[:1].isalnum():
+                kind, begin = self.stack.pop()
+                if is_end and kind == name:
+                    return
+                yield token.start() - begin
+            return
+        if _has_open_quote(token["rest"]):
+            yield len(self._wikitext) - token.start()
+        if not token["tag"]:
+            self.stack.append((_UNFINISHED + name, token.start()))
+        elif name not in _EMPTY_TAGS and not token["rest"].endswith("/"):
+            self.stack.append((name, token.start()))
+
+    def _finish_tag(self) -> None:
+        kind, begin = self.stack.pop()
+        name = kind.removeprefix(_UNFINISHED)
+        if name not in _EMPTY_TAGS:
+            self.stack.append((name, begin))
+
+    def newline(self, place: int) -> Iterator[float]:
+        """Takes the end of a line; yields what was read for nothing."""
+        while self._top() in _OF_A_LINE:
+            kind, begin = self.stack.pop()
+            is_heading = kind == _HEADING
+            self._is_in_heading &= not is_heading
+            if not is_heading or self._num_signs < 2:
+                yield place - begin
+
+    def other(self, token: re.Match[str]) -> Iterator[float]:
+        """Takes any other markup; yields what was read for nothing."""
+        if token.lastgroup == "open":
+            self.stack.append((token["open"], token.start()))
+        elif token.lastgroup == "end":
+            if self._top() == _ENDS[token["end"]]:
+                self.stack.pop()
+        elif token.lastgroup == "greater":
+            if self._top().startswith(_UNFINISHED):
+                if self._wikitext[token.start() - 1] == "/":
+                    self.stack.pop()
+                else:
+                    self._finish_tag()
+        else:
+            self._num_signs += 1
+            if self._is_in_heading:
+                if self._num_signs > _MAX_HEADING_SIGNS:
+                    yield math.inf
+            elif self._wikitext[token.start() - 1 : token.start()] in ("", "\n"):
+                self.stack.append((_HEADING, token.start()))
+                self._is_in_heading, self._num_signs = True, 1
+
+
+def _has_open_quote(attributes: str) -> bool:
+    """Returns whether the parser looks for the end of a quote beyond a tag."""
+    return attributes.count('"') % 2 == 1 or (
+        "='" in attributes and attributes.count("'") % 2 == 1
+    )
