@@ -9,6 +9,7 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.data import input_pipeline
 from albert_tf.data import manifest as manifest_lib
+from albert_tf.devices import strategies
 from albert_tf.model import pretraining_model
 from albert_tf.training import objectives
 
@@ -52,7 +53,7 @@ def read_batches(data_dir: str, config: config_lib.Config) -> tf.data.Dataset:
     manifest = manifest_lib.read_manifest(data_dir)
     manifest_lib.check_manifest(data_dir, manifest, config)
     input_fn = input_pipeline.train_input_fn(data_dir, manifest, config, 0)
-    return input_fn(tf.distribute.InputContext())
+    return strategies.whole_dataset(input_fn)
 
 
 def compute_loss(
