@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import binaries, cli, config_io, files, text_table
+from albert_tf.core import binaries, cli, config_io, files, recipes, text_table
 from albert_tf.data import schema
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
-    recipe = str(binaries.ROOT / "configs" / "small.py")
+    recipe = recipes.path_of("small")
     output_dir = str(binaries.ROOT / "build" / "bench-learning")
     minutes = "Minutes of each run after which to report."
     rates = "Learning rates of PyTorch's AdamW; the best is taken."

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import binaries, cli, config_io, files, text_table
+from albert_tf.core import binaries, cli, config_io, files, recipes, text_table
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
-    recipe = str(binaries.ROOT / "configs" / "small.py")
+    recipe = recipes.path_of("small")
     work_dir = str(binaries.ROOT / "build" / "bench-packing")
     text = "Text files; the default is the demonstration's text."
     vocab = "Vocabulary; the default is to train one."

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.benchmarks import limited_link, paper_speed, rounds
-from albert_tf.core import binaries, cli, config_io, files, text_table
+from albert_tf.core import cli, config_io, files, recipes, text_table
 from albert_tf.core import config as config_lib
 from albert_tf.model import costs
 
@@ -67,9 +67,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         cli.refuse_arguments(argv)
         names, megabits = _check(flag_values)
         configs = {
-            name: config_io.load(
-                str(binaries.ROOT / "configs" / f"{name}.py"), flag_values.set
-            )
+            name: config_io.load(recipes.path_of(name), flag_values.set)
             for name in names
         }
         print(f"{os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}")

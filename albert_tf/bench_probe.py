@@ -14,14 +14,14 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import binaries, cli, config_io, files
+from albert_tf.core import cli, config_io, files, recipes
 from albert_tf.core import config as config_lib
 from albert_tf.probing import settings
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
-    recipe = str(binaries.ROOT / "configs" / "small.py")
+    recipe = recipes.path_of("small")
     flags.DEFINE_string("config", recipe, "A recipe or a config.json.", values)
     flags.DEFINE_multi_string(
         "set",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.benchmarks import figures
-from albert_tf.core import binaries, cli, config_io, files
+from albert_tf.core import binaries, cli, config_io, files, recipes
 from albert_tf.data import schema
 
 PARTS = ("steps", "average", "checkpoint", "start", "position", "input")
@@ -23,7 +23,7 @@ PARTS = ("steps", "average", "checkpoint", "start", "position", "input")
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
-    recipe = str(binaries.ROOT / "configs" / "small.py")
+    recipe = recipes.path_of("small")
     work_dir = str(binaries.ROOT / "build" / "bench-train")
     data_dir = "Records to read; the default is to make some."
     parts = f"What to measure, of {', '.join(PARTS)}."

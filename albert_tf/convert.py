@@ -16,6 +16,12 @@ from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io, files
 from albert_tf.interchange import formats, portable
 
+# What the formats need besides the package itself.
+_PACKAGES = {
+    "hf": ("safetensors", "tokenizers"),
+    "keras": ("keras", "keras_hub", "keras_nlp"),
+}
+
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
@@ -68,6 +74,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         cli.refuse_arguments(argv)
         source, target = str(flag_values["from"].value), flag_values.to
         formats.locate(source, target)
+        for name, packages in _PACKAGES.items():
+            if f"{name}:" in (source[: len(name) + 1], target[: len(name) + 1]):
+                cli.require_extra("interchange", *packages)
         vocab_path = flag_values.vocab_model
         if vocab_path and not files.exists(vocab_path):
             raise ValueError(f"--vocab_model must be a file; there is no {vocab_path}")

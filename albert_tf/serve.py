@@ -70,6 +70,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Serves until Ctrl-C or SIGTERM."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
+        cli.require_extra("serving", "fastapi", "uvicorn", "limits")
         names = [one.name for one in dataclasses.fields(settings_lib.ServerSettings)]
         settings = settings_lib.ServerSettings(
             **{name: getattr(flag_values, name) for name in names}

@@ -1,6 +1,7 @@
 """Start of every binary, and one-line errors for what a user can fix."""
 
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +80,21 @@ def require_directories(flag_values: flags.FlagValues, *names: str) -> None:
         for path in [value] if isinstance(value, str) else value:
             if path and not files.is_folder(path):
                 raise ValueError(f"--{name}: there is no directory {path}")
+
+
+def require_extra(extra: str, *packages: str) -> None:
+    """Raises ValueError if packages are missing that an extra of the wheel installs.
+
+    Args:
+      extra: its name.
+      *packages: names to import.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(
+            f"this command needs {', '.join(missing)}, which is not installed: pip "
+            f"install 'albert-tf[{extra}]', or -r requirements.txt in a clone"
+        )
 
 
 def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:

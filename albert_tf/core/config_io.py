@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import setting_types, short_repr, strict_json
+from albert_tf.core import recipes, setting_types, short_repr, strict_json
 
 # Settings of before that have another name now: old key -> new key, and the new words
 # for values that changed too. Files with the old names are still read.
@@ -30,8 +30,9 @@ def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
     """Loads a recipe or a saved JSON file, and applies overrides.
 
     Args:
-      path: a recipe (`configs/NAME.py`) or a `config.json` that a run wrote. Empty
-        means the defaults.
+      path: a recipe, by its path (`configs/NAME.py`) or, if it is one of this
+        project's, by its name; or a `config.json` that a run wrote. Empty means the
+        defaults.
       overrides: `key.sub=value` strings; later ones win. `train.stages.2.batch_size`
         is a setting of the second stage; `train.stages` are all of them, as a Python
         list of dictionaries.
@@ -40,6 +41,7 @@ def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
       ValueError: the file is missing or not a recipe, or an override names an unknown
         key or has a value of the wrong type or outside its range.
     """
+    path = recipes.find(path)
     if not path:
         base = config_lib.Config()
     elif not os.path.isfile(path):
@@ -256,9 +258,9 @@ def _load_recipe(path: str) -> config_lib.Config:
 
 
 def _recipes_beside(path: str) -> str:
-    folder = os.path.dirname(path) or "configs"
+    folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        return "Recipes are in configs/."
+        return f"Recipes of this project: {', '.join(recipes.names())}"
     names = sorted(
         name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"
     )

@@ -348,5 +348,10 @@ def distribute_dataset(strategy: tf.distribute.Strategy, input_fn):
     if is_one and not tf.config.list_physical_devices("GPU"):
         # Nothing to prefetch to. A distributed dataset would start a tuning thread of
         # TensorFlow's, which may take most of a minute to end.
-        return input_fn(tf.distribute.InputContext())
+        return whole_dataset(input_fn)
     return strategy.distribute_datasets_from_function(input_fn)
+
+
+def whole_dataset(input_fn) -> tf.data.Dataset:
+    """Returns the dataset of `input_fn(input_context)` for a single replica."""
+    return input_fn(tf.distribute.InputContext())

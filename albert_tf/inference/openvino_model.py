@@ -7,6 +7,7 @@ answers. `openvino/` holds the encoder between them.
 Shapes: R rows, S the longest of them in tokens, H hidden.
 """
 
+import dataclasses
 import os
 import sys
 import threading
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.core import files
+from albert_tf.core import files, strict_json
 
 FOLDER = "openvino"
 MODEL_FILE = "encoder.xml"
@@ -30,6 +31,23 @@ _HINTS = {"float32": "f32", "bfloat16": "bf16", "int8": "f32"}
 PRECISIONS = tuple(_HINTS)
 # Rows per call, which bounds the memory for a long text.
 _ROWS_AT_ONCE = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a model was exported with.
+
+    Attributes:
+      precision: one of `PRECISIONS`.
+      checkpoint: the name of the checkpoint.
+      weights: of it, as in `checkpointer.weights_part`.
+      hidden_size: H.
+    """
+
+    precision: str
+    checkpoint: str
+    weights: str
+    hidden_size: int = 0
 
 
 class Encoded(NamedTuple):
@@ -70,7 +88,7 @@ class Encoder:
     """The encoder of such a model, compiled for this machine.
 
     Attributes:
-      settings: what it was exported with; `precision` is one of `PRECISIONS`.
+      settings: what it was exported with.
     """
 
     def __init__(self, path: str):
@@ -84,12 +102,19 @@ class Encoder:
         """
         openvino = import_openvino()
         folder = os.path.join(path, FOLDER)
-        self.settings = files.read_json(os.path.join(folder, SETTINGS_FILE))
+        self.settings = strict_json.load_as(
+            os.path.join(folder, SETTINGS_FILE), Settings
+        )
+        if self.settings.precision not in PRECISIONS:
+            raise ValueError(
+                f"{folder}/{SETTINGS_FILE}: precision must be one of "
+                f"{', '.join(PRECISIONS)}; received {self.settings.precision!r:.50}"
+            )
         # All cores for one call, in the precision of the export: without the hint a CPU
         # with bfloat16 would round what was exported in float32.
         options = {
             "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": _HINTS[self.settings["precision"]],
+            "INFERENCE_PRECISION_HINT": _HINTS[self.settings.precision],
         }
         try:
             model = openvino.Core().compile_model(
@@ -108,7 +133,7 @@ class Encoder:
           rows: the `TEXTS`, int32 [R, S] each.
         """
         num_rows, length = rows[0].shape
-        size = self.settings["hidden_size"]
+        size = self.settings.hidden_size
         sequence = np.empty([num_rows, length, size], np.float32)
         pooled = np.empty([num_rows, size], np.float32)
         num_portions = -(-num_rows // _ROWS_AT_ONCE)

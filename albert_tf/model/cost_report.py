@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io
+from albert_tf.core import config_io, recipes
 from albert_tf.core import stages as stages_lib
 from albert_tf.model import costs as costs_lib
 from albert_tf.model import paper_sizes
 
-RECIPES_DIR = pathlib.Path(__file__).resolve().parents[2] / "configs"
+RECIPES_DIR = pathlib.Path(recipes.FOLDER)
 
 # The rows of the paper's tables 3 and 4.
 _BY_EMBEDDING_SIZE = tuple(itertools.product(("none", "all"), (64, 128, 256, 768)))

@@ -102,10 +102,10 @@ def evaluate_openvino(
         split,
         output_dir,
         # The head's weights are those that were exported.
-        os.path.join(model_dir, engine.settings["checkpoint"]),
+        os.path.join(model_dir, engine.settings.checkpoint),
         compute=scaled_weights.serving_form("float32"),
         make_encode=lambda model: functools.partial(_encode_with, engine),
-        weights=engine.settings["weights"],
+        weights=engine.settings.weights,
     )
 
 
@@ -114,7 +114,7 @@ def _encode_with(engine: openvino_model.Encoder, *texts) -> encoder_lib.EncoderO
     sequence, pooled = tf.numpy_function(
         lambda *rows: tuple(engine(rows)), texts, [tf.float32, tf.float32]
     )
-    size = engine.settings["hidden_size"]
+    size = engine.settings.hidden_size
     sequence = tf.ensure_shape(sequence, [*texts[0].shape, size])
     pooled = tf.ensure_shape(pooled, [texts[0].shape[0], size])
     return encoder_lib.EncoderOutputs(sequence, (sequence,), sequence, pooled)

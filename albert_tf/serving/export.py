@@ -143,11 +143,9 @@ def export_openvino(
         model_dir, checkpoint_path, "float32", None, weights, divide
     )
     is_int8 = precision == "int8"
-    settings = {
-        "precision": "float32" if is_int8 else precision,
-        "checkpoint": os.path.basename(path),
-        "weights": weights,
-    }
+    settings = openvino_model.Settings(
+        "float32" if is_int8 else precision, os.path.basename(path), weights
+    )
     with _complete(output_dir) as unfinished:
         openvino_export.write(module, made[0], settings, unfinished)
         if is_int8:

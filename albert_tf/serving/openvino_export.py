@@ -5,6 +5,7 @@ heads and the search for answers stay in TensorFlow, since they are the same the
 encoder becomes a file of OpenVINO. See `inference.openvino_model` for the directory.
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.core import files
+from albert_tf.core import files, strict_json
 from albert_tf.inference import openvino_model, predict
 from albert_tf.model import encoder as encoder_lib
 
@@ -95,14 +96,17 @@ class DividedEncoder:
 
 
 def write(
-    module: tf.Module, encoder: DividedEncoder, settings: dict[str, Any], path: str
+    module: tf.Module,
+    encoder: DividedEncoder,
+    settings: openvino_model.Settings,
+    path: str,
 ) -> None:
     """Writes a model.
 
     Args:
       module: with `signatures` that call `encoder`; those of strings are exported.
       encoder: with its weights.
-      settings: of the export: `precision`, and what else is to be kept.
+      settings: of the export; the hidden size is that of the encoder.
       path: an existing directory.
 
     Raises:
@@ -127,7 +131,8 @@ def write(
         _save_encoder(encoder.encoder, plain)
         converted = openvino.convert_model(plain)
     hidden_size = encoder.encoder.config.hidden_size
-    _save(openvino, converted, {**settings, "hidden_size": hidden_size}, path)
+    settings = dataclasses.replace(settings, hidden_size=hidden_size)
+    _save(openvino, converted, settings, path)
 
 
 def quantize(path: str, examples_path: str) -> int:
@@ -164,23 +169,26 @@ def quantize(path: str, examples_path: str) -> int:
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(rows),
     )
-    settings = files.read_json(os.path.join(folder, openvino_model.SETTINGS_FILE))
+    settings = strict_json.load_as(
+        os.path.join(folder, openvino_model.SETTINGS_FILE), openvino_model.Settings
+    )
     with tempfile.TemporaryDirectory(dir=path) as unfinished:
         # What is read is mapped into memory, and must not be written over.
-        _save(openvino, quantized, {**settings, "precision": "int8"}, unfinished)
+        settings = dataclasses.replace(settings, precision="int8")
+        _save(openvino, quantized, settings, unfinished)
         shutil.rmtree(folder)
         os.rename(os.path.join(unfinished, openvino_model.FOLDER), folder)
     return len(rows)
 
 
-def _save(openvino, model, settings: dict[str, Any], path: str) -> None:
+def _save(openvino, model, settings: openvino_model.Settings, path: str) -> None:
     folder = os.path.join(path, openvino_model.FOLDER)
     files.make_folder(folder)
     # By default weights would be rounded to 16 bits.
     model_path = os.path.join(folder, openvino_model.MODEL_FILE)
     openvino.save_model(model, model_path, compress_to_fp16=False)
     settings_path = os.path.join(folder, openvino_model.SETTINGS_FILE)
-    files.write_bytes(settings_path, json.dumps(settings).encode())
+    files.write_bytes(settings_path, json.dumps(dataclasses.asdict(settings)).encode())
 
 
 def _save_encoder(encoder: encoder_lib.Encoder, path: str) -> None:

@@ -146,7 +146,7 @@ def test_a_lower_precision_is_computed_and_recorded(run, tmp_path, found):
         arguments = f"--model_dir={run}", f"--output_dir={folder}", "--form=openvino"
         binaries.run(export, *arguments, f"--compute_dtype={dtype}", *flags)
         other = saved_model.load(str(folder))
-        assert other.encoder.settings["precision"] == dtype
+        assert other.encoder.settings.precision == dtype
         values = other.signatures["encode"](**asked)["sequence_output"].numpy()
         difference = np.abs(values - exact).mean()
         assert 0 < difference < 0.25 * np.abs(exact).mean(), dtype

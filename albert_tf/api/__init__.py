@@ -1,0 +1,1 @@
+"""The Python API: models to ask, layers and models to train."""

@@ -1,0 +1,307 @@
+"""Models to ask: fill masks, embed, classify, tag, answer, choose, probe.
+
+Shapes: T texts, H hidden.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files
+from albert_tf.data import schema
+from albert_tf.inference import saved_model, saved_model_dir, signatures
+from albert_tf.probing import probe, settings, suites
+from albert_tf.serving import load as serving_load
+from albert_tf.serving import token_scorer
+from albert_tf.tokenization import tokenizer as tokenizer_lib
+
+POOLINGS = ("mean", "pooled")
+_BATCH_SIZE = 32
+
+Answer = dict[str, Any]
+
+
+def load(
+    path: str,
+    compute_dtype: str | None = None,
+    checkpoint: str = "",
+    weights: str = config_lib.WEIGHTS[0],
+) -> "Model":
+    """Loads a model.
+
+    Args:
+      path: directory of a run of albert_tf.pretrain or albert_tf.finetune, of a
+        model that albert_tf.convert wrote as a run, or of one that albert_tf.export
+        wrote with --form=text or --form=openvino.
+      compute_dtype: "float32" or "bfloat16", of the blocks; default: that of the run.
+        Not for an exported model.
+      checkpoint: prefix of a checkpoint of the run, such as "run/model.ckpt-500";
+        default: the newest of a pre-training, the best of a fine-tuning.
+      weights: "averaged" for the moving average of `train.ema_decay` if the run has
+        one, or "trained".
+
+    Raises:
+      ValueError: there is no such model, or an argument does not suit it.
+    """
+    path = os.fspath(path)
+    if saved_model_dir.is_saved_model(path):
+        if compute_dtype or checkpoint or weights != config_lib.WEIGHTS[0]:
+            raise ValueError(
+                "compute_dtype, checkpoint and weights must be omitted for an exported "
+                f"model, which has them since its export; received them for {path}"
+            )
+        return Model(path, saved_model.load(path))
+    if not files.exists(os.path.join(path, schema.CONFIG_FILE)) and not files.exists(
+        os.path.join(path, schema.SEEDS_FILE)
+    ):
+        raise ValueError(
+            "the path must be the directory of a run or of an exported model; "
+            f"{path} has neither {schema.CONFIG_FILE} nor a SavedModel. Convert models "
+            "of other libraries with albert_tf.convert first"
+        )
+    module, _ = serving_load.load_serving(
+        path, checkpoint, compute_dtype, weights=weights
+    )
+    return Model(path, module)
+
+
+def load_tokenizer(path: str) -> tokenizer_lib.Tokenizer:
+    """Loads the tokenizer of a run or of an exported model, or a vocabulary.
+
+    Args:
+      path: a directory as `load` takes it, or a SentencePiece .model file, with which
+        texts are lower-cased.
+
+    Raises:
+      ValueError: there is no vocabulary.
+    """
+    path = os.fspath(path)
+    if not files.is_folder(path):
+        return tokenizer_lib.Tokenizer.from_file(path, lower_case=True)
+    extra = os.path.join(path, saved_model_dir.EXTRA)
+    folder = extra if saved_model_dir.is_saved_model(path) else path
+    config = config_io.read(os.path.join(folder, schema.CONFIG_FILE))
+    return tokenizer_lib.Tokenizer.from_file(
+        os.path.join(folder, schema.VOCAB_FILE), config.data.lower_case
+    )
+
+
+class Model:
+    """A model that answers texts; made by `load`.
+
+    Each method takes one example and returns its answer, or a list of examples and
+    returns a list of answers, as `albert_tf.predict --json` prints them. Long lists are
+    computed in batches of 32 examples of like lengths.
+
+    Attributes:
+      path: its directory.
+      signatures: the names of what it can do: "encode", "fill_mask", "sentence_order"
+        and "score_tokens" of a pre-trained model; "classify", "tag", "answer" or
+        "choose" of a fine-tuned one.
+    """
+
+    def __init__(self, path: str, loaded: Any):
+        self.path = path
+        self.signatures = tuple(loaded.signatures)
+        self._loaded = loaded
+
+    def __repr__(self) -> str:
+        return f"<albert_tf.Model {self.path}: {', '.join(self.signatures)}>"
+
+    def fill_mask(self, text: str | Sequence[str], top_k: int = 5) -> Any:
+        """Finds the most probable pieces for each [MASK].
+
+        Args:
+          text: one or several, each with at least one "[MASK]".
+          top_k: number of candidates.
+
+        Returns:
+          For each text a dict of `text` and `masks`: for each mask a list of dicts of
+          `token` ("▁" marks the beginning of a word) and `probability`, best first.
+
+        Raises:
+          ValueError: a text has no [MASK] or one beyond the end of the model's input,
+            or the model has no such head.
+        """
+
+        def fill(call, texts: Sequence[str]) -> list[Answer]:
+            for one in texts:
+                saved_model.check_mask(one)
+            answers = saved_model.fill_masks(call, texts, top_k)
+            for answer in answers:
+                saved_model.check_found(answer)
+            return answers
+
+        return self._ask("fill_mask", fill, text)
+
+    def embed(self, text: str | Sequence[str], pooling: str = "mean") -> np.ndarray:
+        """Computes embeddings.
+
+        Args:
+          text: one or several.
+          pooling: "mean" of the last layer over all tokens, or "pooled", the output of
+            the layer that sentence-order prediction trained, for [CLS].
+
+        Returns:
+          float32 [H] of one text, [T, H] of a list.
+
+        Raises:
+          ValueError: there is no such pooling, or the model is fine-tuned.
+        """
+        if pooling not in POOLINGS:
+            raise ValueError(
+                f"pooling must be one of {', '.join(POOLINGS)}; received {pooling!r}"
+            )
+
+        def encode(call, texts: Sequence[str]) -> list[np.ndarray]:
+            found = call(text=tf.constant(texts))
+            if pooling == "pooled":
+                return list(found["pooled_output"].numpy())
+            mask = found["input_mask"].numpy().astype(np.float32)  # [T, S]
+            summed = np.einsum("ts,tsh->th", mask, found["sequence_output"].numpy())
+            return list(summed / mask.sum(1, keepdims=True))
+
+        found = self._ask("encode", encode, text)
+        return found if isinstance(text, str) else np.array(found, np.float32)
+
+    def sentence_order(self, pair: Any) -> Any:
+        """Computes how probably two texts are in this order.
+
+        Args:
+          pair: two texts, or a list of such pairs.
+
+        Returns:
+          For each pair a dict of `first`, `second` and `probability`.
+        """
+        return self._ask(
+            "sentence_order",
+            saved_model.sentence_orders,
+            pair,
+            is_one=_is_fields(pair),
+        )
+
+    def classify(self, example: Any) -> Any:
+        """Finds classes, or numbers where the model was trained on numbers.
+
+        Args:
+          example: a text or a tuple of two texts, or a list of them.
+
+        Returns:
+          For each a dict of `text`, `pair` if there is one, and `label`, `probability`
+          and `probabilities` by label, or `score`.
+        """
+        return self._ask_form("classify", example)
+
+    def tag(self, text: str | Sequence[str]) -> Any:
+        """Labels words.
+
+        Args:
+          text: one or several.
+
+        Returns:
+          For each a dict of `text` and `words`: dicts of `word`, `start`, `end` (in
+          characters), `label` and `probability`.
+        """
+        return self._ask_form("tag", text)
+
+    def answer(self, example: Any) -> Any:
+        """Answers questions on texts.
+
+        Args:
+          example: a tuple of a question and a text, or a list of them.
+
+        Returns:
+          For each a dict of `question`, `context`, `answer` (empty: none is found),
+          `start`, `end` and `probability`.
+        """
+        return self._ask_form("answer", example)
+
+    def choose(self, example: Any) -> Any:
+        """Chooses options.
+
+        Args:
+          example: a tuple of a text, a question, and two options or more; or a list of
+            them.
+
+        Returns:
+          For each a dict of `choice` (counted from 0), `answer`, `probabilities` and
+          what was given.
+        """
+        return self._ask_form("choose", example)
+
+    def probe(
+        self,
+        pairs: str | Sequence[tuple[str, str]],
+        metric: str = settings.PLL,
+        pairs_per_paradigm: int = 0,
+    ) -> probe.Probed:
+        """Scores the sentences of minimal pairs by their pseudo-log-likelihood.
+
+        Args:
+          pairs: a grammatical and an ungrammatical sentence each; or the path of a
+            suite as albert_tf.probe takes it, such as the directory of BLiMP.
+          metric: "pll", or "pll_within_word" for Kauf and Ivanova's.
+          pairs_per_paradigm: how many of each paradigm of a suite; 0 for all.
+
+        Returns:
+          The scores, and accuracies with intervals.
+
+        Raises:
+          ValueError: the model has no masked-LM head, or no pair is short enough.
+        """
+        if isinstance(pairs, str):
+            found = suites.read(pairs, pairs_per_paradigm)
+        else:
+            found = [suites.Pair("pairs", "", good, bad) for good, bad in pairs]
+        scorer = token_scorer.load_scorer(self.path).scorer
+        return probe.probe(scorer, found, metric)
+
+    def _ask_form(self, name: str, example: Any) -> Any:
+        form = signatures.FORMS[name]
+
+        def ask(call, examples: Sequence[Any]) -> list[Answer]:
+            fields = [[one] if isinstance(one, str) else list(one) for one in examples]
+            for one in fields:
+                signatures.check(form, one)
+            return form.ask(call, fields)
+
+        return self._ask(name, ask, example, is_one=_is_fields(example))
+
+    def _ask(
+        self,
+        name: str,
+        ask: Callable[[Any, Sequence[Any]], list[Any]],
+        examples: Any,
+        is_one: bool | None = None,
+    ) -> Any:
+        """Returns the answer of one example, or those of a list in its order."""
+        if name not in self.signatures:
+            raise ValueError(
+                f"the model must have the signature {name}; {self.path} has "
+                f"{', '.join(self.signatures)}"
+            )
+        call = self._loaded.signatures[name]
+        if is_one or (is_one is None and isinstance(examples, str)):
+            return ask(call, [examples])[0]
+        lengths = [sum(map(len, _as_fields(example))) for example in examples]
+        order = sorted(range(len(examples)), key=lengths.__getitem__)
+        answers: list[Any] = [None] * len(examples)
+        for first in range(0, len(order), _BATCH_SIZE):
+            numbers = order[first : first + _BATCH_SIZE]
+            found = ask(call, [examples[number] for number in numbers])
+            for number, answer in zip(numbers, found, strict=True):
+                answers[number] = answer
+        return answers
+
+
+def _is_fields(example: Any) -> bool:
+    """Returns whether this is one example: a text, or a tuple of texts."""
+    return isinstance(example, str | tuple)
+
+
+def _as_fields(example: Any) -> Sequence[str]:
+    return [example] if isinstance(example, str) else example
