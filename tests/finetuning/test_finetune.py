@@ -141,7 +141,11 @@ def test_several_lengths_are_refused_where_padding_has_a_share_in_scores(
         capsys,
         finetune,
         *small_task.arguments(
-            pretrained, table, tmp_path / "run", "task.name=squad1", "task.num_lengths=2"
+            pretrained,
+            table,
+            tmp_path / "run",
+            "task.name=squad1",
+            "task.num_lengths=2",
         ),
     )
     assert "task.num_lengths must be 1 for the task squad1" in said
