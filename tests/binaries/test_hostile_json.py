@@ -115,13 +115,17 @@ READERS = {
     "configuration": Reader(
         "config.json", whole_json.CONFIG, _within("config.json", config_io.read)
     ),
-    "manifest": Reader("manifest.json", whole_json.MANIFEST, manifest_lib.read_manifest),
+    "manifest": Reader(
+        "manifest.json", whole_json.MANIFEST, manifest_lib.read_manifest
+    ),
     "manifest to verify": Reader("manifest.json", whole_json.MANIFEST, _verify),
     "manifests of a run": Reader(
         "manifests.json", {"wiki": {"a": 1}}, run_dir.read_manifests
     ),
     "corpus": Reader("corpus.jsonl", {"text": "A.", "id": 1}, _read_corpus, ("empty",)),
-    "suite": Reader("a.jsonl", whole_json.MINIMAL_PAIR, _within("a.jsonl", suites.read)),
+    "suite": Reader(
+        "a.jsonl", whole_json.MINIMAL_PAIR, _within("a.jsonl", suites.read)
+    ),
     "published results": Reader(
         "results/models_summary.jsonl",
         {"UID": "a", "ngram": 0.5, "lstm": 0.5, "txl": 0.5, "gpt2": 0.5},
@@ -153,7 +157,9 @@ READERS = {
     },
     "seeds": Reader("seeds.json", whole_json.SEEDS, results_reader.read_seeds),
     "task": Reader("task.json", whole_json.TASK, task_run_dir.read_task),
-    "metrics": Reader("metrics.jsonl", whole_json.ROW, metrics_log.read_metrics, ("empty",)),
+    "metrics": Reader(
+        "metrics.jsonl", whole_json.ROW, metrics_log.read_metrics, ("empty",)
+    ),
     "best checkpoint": Reader(
         "best_checkpoint.json", {"step": 3, "metric": 0.5}, _best
     ),
@@ -180,7 +186,9 @@ READERS = {
     "exported step": Reader(
         "step.json", whole_json.STEP, exported_step.read, (), {"step.mlir": "module {}"}
     ),
-    "Hugging Face": Reader("config.json", whole_json.HUGGING_FACE, _read_model(hugging_face.read)),
+    "Hugging Face": Reader(
+        "config.json", whole_json.HUGGING_FACE, _read_model(hugging_face.read)
+    ),
     "tokenizer of Hugging Face": Reader(
         "tokenizer_config.json",
         {"do_lower_case": True, "keep_accents": False, "model_max_length": 10**30},
@@ -193,13 +201,19 @@ READERS = {
         hugging_face_weights.paths_in,
     ),
     "the original": Reader(
-        "albert_config.json", whole_json.TF1, _within("albert_config.json", tf1.read_config)
+        "albert_config.json",
+        whole_json.TF1,
+        _within("albert_config.json", tf1.read_config),
     ),
     "albert_zh": Reader(
-        "albert_config.json", whole_json.ZH, _within("albert_config.json", albert_zh._read_config)
+        "albert_config.json",
+        whole_json.ZH,
+        _within("albert_config.json", albert_zh._read_config),
     ),
     "KerasHub": Reader("config.json", whole_json.KERAS, _read_model(keras_hub.read)),
-    "task of KerasHub": Reader("task.json", whole_json.KERAS_TASK, keras_hub_files.read_task),
+    "task of KerasHub": Reader(
+        "task.json", whole_json.KERAS_TASK, keras_hub_files.read_task
+    ),
     "index of KerasHub": Reader(
         "model.weights.json",
         {"weight_map": {"a": "b.weights.h5", "c": ["b.weights.h5"]}},
