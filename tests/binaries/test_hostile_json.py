@@ -41,6 +41,7 @@ from data_prep.reading import formats
 from data_prep.verification import manifest as verification
 from tests.support import hostile_json, sample_runs, whole_json
 
+
 class Reader(NamedTuple):
     """A file that a reader reads.
 
