@@ -101,6 +101,11 @@ reference: ## write docs/reference from flags, settings and docstrings
 	@$(PRODUCT)
 	$(RUN) -m tests.repository.reference
 
+.PHONY: licences
+licences: ## list the licences of all packages that are pulled in
+	@$(DEVELOPMENT)
+	$(RUN) -m tests.repository.licences
+
 .PHONY: build-file
 build-file: ## write the BUILD files from the files' imports
 	@$(PRODUCT)

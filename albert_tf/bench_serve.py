@@ -4,10 +4,11 @@ r"""Speed of an exported model, compared with Hugging Face's on PyTorch.
   python -m albert_tf.bench_serve --model_dir=RUN --batch_sizes=1,8
 
 A pre-trained run (by default one of base size with random weights and sequences of 128
-tokens) is exported in float32, in bfloat16 and for TensorFlow Lite in eight bits (the
-row "lite", among those of float32), and converted for transformers. All of them take
-the same texts, which are as long as the sequence, and return the sequence output and
-the pooled output as arrays. They are timed in rounds, as in albert_tf.bench_model.
+tokens) is exported in float32, in bfloat16, for TensorFlow Lite in eight bits (the row
+"lite", among those of float32), for OpenVINO if it is installed (in eight bits among
+the rows of bfloat16), and converted for transformers. All of them take the same texts,
+which are as long as the sequence, and return the sequence output and the pooled output
+as arrays. They are timed in rounds, as in albert_tf.bench_model.
 """
 
 import os

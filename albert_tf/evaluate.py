@@ -4,7 +4,8 @@ python -m albert_tf.evaluate --model_dir=mrpc --data_dir=glue_data/MRPC \
     --split=dev --output_dir=mrpc-again [--checkpoint=mrpc/model.ckpt-400]
 
 writes answers, logits for ensembles, and predictions, as albert_tf.finetune does.
---compute_dtype=bfloat16 and --lite=DIRECTORY show the loss by exporting a model.
+--compute_dtype=bfloat16, --openvino=DIRECTORY and --lite=DIRECTORY show the loss by
+exporting a model.
 """
 
 from collections.abc import Sequence
@@ -44,24 +45,42 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "model instead of a checkpoint.",
         flag_values,
     )
+    flags.DEFINE_string(
+        "openvino",
+        "",
+        "Directory that albert_tf.export --form=openvino wrote of the run; evaluates "
+        "that model instead of a checkpoint.",
+        flag_values,
+    )
     flags_lib.define_devices(flag_values)
     flags.adopt_module_key_flags(flags_lib, flag_values)
     flags.mark_flags_as_required(["model_dir", "data_dir", "output_dir"], flag_values)
+
+
+def _check_exported(flag_values: flags.FlagValues, name: str) -> None:
+    """Raises ValueError if an exported model is named with what it determines."""
+    others = ("checkpoint", "compute_dtype", *{"lite", "openvino"} - {name})
+    if not flag_values[name].value:
+        return
+    if any(flag_values[other].value for other in others):
+        raise ValueError(
+            f"--{name} must be given without --checkpoint and --compute_dtype, which "
+            "it was exported with, and without another exported model"
+        )
+    if flag_values.tpu or flag_values.strategy != "auto":
+        raise ValueError(f"--{name} computes on this CPU; omit --strategy and --tpu")
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Evaluates what the flags name."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
-        lite_dir, compute_dtype = flag_values.lite, flag_values.compute_dtype
-        if lite_dir and (flag_values.checkpoint or compute_dtype):
-            raise ValueError(
-                "--lite must be given without --checkpoint and --compute_dtype, which "
-                "it was exported with"
-            )
-        if lite_dir and (flag_values.tpu or flag_values.strategy != "auto"):
-            raise ValueError("--lite computes on this CPU; omit --strategy and --tpu")
-        cli.require_directories(flag_values, "model_dir", "data_dir", "lite")
+        compute_dtype = flag_values.compute_dtype
+        for name in ("lite", "openvino"):
+            _check_exported(flag_values, name)
+        cli.require_directories(
+            flag_values, "model_dir", "data_dir", "lite", "openvino"
+        )
         cli.require_checkpoint(flag_values, "checkpoint")
         cli.check_output_dir(flag_values.output_dir, [flag_values.model_dir])
 
@@ -79,8 +98,12 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         )
         how = flag_values.checkpoint, flag_values.strategy, flag_values.tpu
         with flags_lib.exiting_early():
-            if lite_dir:
-                results = exported_evaluation.evaluate_tflite(lite_dir, *what)
+            if flag_values.lite:
+                results = exported_evaluation.evaluate_tflite(flag_values.lite, *what)
+            elif flag_values.openvino:
+                results = exported_evaluation.evaluate_openvino(
+                    flag_values.openvino, *what
+                )
             elif compute_dtype:
                 results = exported_evaluation.evaluate_compute_dtype(
                     compute_dtype, *what, *how, flag_values.weights

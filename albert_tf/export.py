@@ -1,10 +1,13 @@
-"""Exports a trained model: SavedModels that take strings or ids, and TensorFlow Lite.
+r"""Exports a trained model: SavedModels, for OpenVINO, and for TensorFlow Lite.
 
 python -m albert_tf.export --model_dir=RUN --output_dir=SAVED_MODEL
 python -m albert_tf.export --model_dir=RUN --output_dir=MODELS --version=3
 python -m albert_tf.export --model_dir=RUN --output_dir=SMALLER --compute_dtype=bfloat16
 python -m albert_tf.export --model_dir=RUN --output_dir=ENCODER --form=encoder
 python -m albert_tf.export --model_dir=RUN --output_dir=LITE --form=lite
+python -m albert_tf.export --model_dir=RUN --output_dir=FASTER --form=openvino
+python -m albert_tf.export --model_dir=RUN --output_dir=INT8 --form=openvino \
+    --compute_dtype=int8 --calibration_input=EXAMPLES
 
 RUN is the directory of a pre-training (signatures encode, fill_mask, score_tokens,
 sentence_order) or of a fine-tuning (one signature: classify, tag, answer or choose).
@@ -13,9 +16,12 @@ assets.extra. With --version the SavedModel is MODELS/3, where TensorFlow Servin
 expects it. In bfloat16 the weights of the blocks are stored in it too. With
 --fixed_length all texts are padded to one length, for compilers that generate code for
 each shape. The encoder takes ids, returns all its layers, and can be trained in Keras.
-The form lite is a file for TensorFlow Lite with 8-bit matrices; it takes ids.
+The form lite is a file for TensorFlow Lite with 8-bit matrices; it takes ids. The form
+openvino takes strings as the first one does, and albert_tf.serve, predict and evaluate
+take it likewise; OpenVINO computes its encoder, on CPUs.
 """
 
+import importlib.util
 import os
 from collections.abc import Sequence
 
@@ -23,9 +29,11 @@ from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, files
+from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 
-FORMS = ("text", "encoder", "lite")
+FORMS = ("text", "encoder", "lite", "openvino")
+DTYPES = (*config_lib.COMPUTE_DTYPES, "int8")
 # Each directory of a run has one of them: of one run, or of one per seed.
 _RUN_FILES = (schema.CONFIG_FILE, schema.SEEDS_FILE)
 
@@ -55,7 +63,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "text",
         FORMS,
         "text: takes strings, returns answers. encoder: takes ids, returns all layers, "
-        "can be trained further. lite: for TensorFlow Lite, takes ids, 8-bit matrices.",
+        "can be trained further. lite: for TensorFlow Lite, takes ids, 8-bit matrices. "
+        "openvino: as text, computed by OpenVINO.",
         flag_values,
     )
     flags.DEFINE_integer(
@@ -65,7 +74,21 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
-    checkpoint_flags.define_compute_dtype(flag_values)
+    flags.DEFINE_enum(
+        "compute_dtype",
+        None,
+        DTYPES,
+        "Dtype of the blocks in the exported model; by default that of the run, or "
+        "float32 for OpenVINO. int8 goes with --form=openvino.",
+        flag_values,
+    )
+    flags.DEFINE_string(
+        "calibration_input",
+        "",
+        "For --compute_dtype=int8: a file of some hundred examples, in the form that "
+        "albert_tf.predict --input reads.",
+        flag_values,
+    )
     flags.DEFINE_integer(
         "fixed_length",
         None,
@@ -84,15 +107,37 @@ def _check(flag_values: flags.FlagValues, output_dir: str) -> None:
       ValueError: flags exclude one another, or a directory is not what it must be.
     """
     form, model_dir = flag_values.form, flag_values.model_dir
-    if flag_values.compute_dtype and form != "text":
+    if flag_values.compute_dtype and form not in ("text", "openvino"):
         raise ValueError(
-            "--compute_dtype must go with --form=text; an encoder computes as its run "
-            "did, and TensorFlow Lite in eight bits"
+            "--compute_dtype must go with --form=text or --form=openvino; an encoder "
+            "computes as its run did, and TensorFlow Lite in eight bits"
         )
-    if flag_values.fixed_length and form == "encoder":
+    if flag_values.fixed_length and form not in ("text", "lite"):
         raise ValueError(
-            "--fixed_length must go with --form=text or --form=lite; an encoder takes "
+            "--fixed_length must go with --form=text or --form=lite; the others take "
             "any length"
+        )
+    is_int8 = flag_values.compute_dtype == "int8"
+    if is_int8 and form != "openvino":
+        raise ValueError("--compute_dtype=int8 must go with --form=openvino")
+    if is_int8 != bool(flag_values.calibration_input):
+        raise ValueError(
+            "--calibration_input must be given with --compute_dtype=int8, and only then"
+        )
+    if is_int8 and not files.exists(flag_values.calibration_input):
+        raise ValueError(
+            "--calibration_input must be a file of examples; there is no "
+            f"{flag_values.calibration_input}"
+        )
+    if form == "openvino" and importlib.util.find_spec("openvino") is None:
+        raise ValueError(
+            "--form=openvino needs OpenVINO, which is not installed: pip install -r "
+            "requirements-openvino.txt"
+        )
+    if form == "openvino" and files.is_remote(output_dir):
+        raise ValueError(
+            "--output_dir must be a local directory for --form=openvino, which is the "
+            f"only one that OpenVINO writes; received {output_dir}"
         )
     if not any(files.exists(os.path.join(model_dir, name)) for name in _RUN_FILES):
         raise ValueError(
@@ -139,6 +184,16 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 weights,
             )
             exported = ", ".join(names)
+        elif form == "openvino":
+            path, names = export.export_openvino(
+                model_dir,
+                output_dir,
+                checkpoint,
+                flag_values.compute_dtype or "float32",
+                flag_values.calibration_input,
+                weights,
+            )
+            exported = f"{', '.join(names)} for OpenVINO"
         elif form == "encoder":
             path = export.export_encoder(model_dir, output_dir, checkpoint, weights)
         else:

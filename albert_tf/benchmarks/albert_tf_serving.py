@@ -1,24 +1,25 @@
-"""A SavedModel as an implementation for bench_serve: strings in."""
+"""An exported model as an implementation for bench_serve: strings in."""
 
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (registers the tokenizer's op)
+
+from albert_tf.inference import saved_model
 
 
 def build_step(request: dict[str, Any], batch: dict[str, list]) -> Callable[[], float]:
     """A function that encodes the texts once and returns a number of the output.
 
     Args:
-      request: as `step_server` describes it; `options` has `folder`, the SavedModel,
-        and `text`, a file with the text that fills the batch.
+      request: as `step_server` describes it; `options` has `folder`, of the form text
+        or openvino, and `text`, a file with the text that fills the batch.
       batch: unused.
     """
     del batch
     options = request["options"]
-    encode = tf.saved_model.load(options["folder"]).signatures["encode"]
+    encode = saved_model.load(options["folder"]).signatures["encode"]
     text = pathlib.Path(options["text"]).read_text()
     texts = tf.constant([text] * request["batch_size"])
 

@@ -1,6 +1,7 @@
 """The speed of an exported model, compared with Hugging Face's on PyTorch."""
 
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import tempfile
@@ -29,6 +30,11 @@ _MAX_DIFFERENCE_ROUNDED = 0.5
 _CALLS_AT_BATCH_1 = 10
 # Its weight matrices have eight bits, everything else is float32.
 _LITE = "lite"
+_OPENVINO = "openvino"
+# Products of eight bits, everything else is float32.
+_INT8 = "openvino-int8"
+# Forms that round, and may differ by more.
+_ROUNDED = (_LITE, _INT8)
 
 
 def write_random_run(folder: str, model: config_lib.ModelConfig) -> str:
@@ -90,31 +96,42 @@ def make_implementations(
     )
     implementations = []
     for dtype in model_cases.DTYPES:
-        saved_model = _export(run, folder, dtype, f"--compute_dtype={dtype}")
-        implementations.append(
-            _implementation(
-                model_cases.ALBERT_TF,
-                "",
-                dtype,
-                "albert_tf_serving",
-                folder=saved_model,
-                text=text,
-            )
-        )
+        precision = f"--compute_dtype={dtype}"
+        forms = [("", "albert_tf_serving", _export(run, folder, dtype, precision))]
+        if importlib.util.find_spec(_OPENVINO):
+            flags = f"--form={_OPENVINO}", precision
+            path = _export(run, folder, f"{_OPENVINO}-{dtype}", *flags)
+            forms.append((_OPENVINO, "albert_tf_serving", path))
         if dtype == model_cases.FLOAT32:
-            lite = _export(run, folder, _LITE, f"--form={_LITE}")
-            implementations.append(
-                _implementation(
-                    model_cases.ALBERT_TF,
-                    _LITE,
-                    dtype,
-                    "albert_tf_tflite",
-                    folder=lite,
-                    text=text,
-                )
+            path = _export(run, folder, _LITE, f"--form={_LITE}")
+            forms.append((_LITE, "albert_tf_tflite", path))
+        elif importlib.util.find_spec("nncf"):
+            # Shown beside bfloat16, which it is an alternative to.
+            calibration = os.path.join(folder, "examples")
+            pathlib.Path(calibration).write_text("\n".join(_short_texts()))
+            path = _export(
+                run,
+                folder,
+                _INT8,
+                f"--form={_OPENVINO}",
+                "--compute_dtype=int8",
+                f"--calibration_input={calibration}",
             )
+            forms.append((_INT8, "albert_tf_serving", path))
+        implementations += [
+            _implementation(
+                model_cases.ALBERT_TF, form, dtype, module, folder=path, text=text
+            )
+            for form, module, path in forms
+        ]
         implementations += _baselines(dtype, converted, text)
     return implementations
+
+
+def _short_texts() -> list[str]:
+    """Lines of the documentation with some words, to calibrate eight bits with."""
+    lines = (binaries.ROOT / "docs" / "training.md").read_text().splitlines()
+    return [line.replace("\t", " ") for line in lines if len(line.split()) > 8][:200]
 
 
 def _baselines(
@@ -137,11 +154,11 @@ def _baselines(
         yield dataclasses.replace(baseline, environment="torch", variables=variables)
 
 
-def _export(run: str, folder: str, name: str, flag: str) -> str:
+def _export(run: str, folder: str, name: str, *flags: str) -> str:
     """The directory below `folder` that a run was exported to."""
     path = os.path.join(folder, name)
-    flags = (f"--model_dir={run}", f"--output_dir={path}", flag)
-    binaries.run_module("albert_tf.export", *flags)
+    directories = f"--model_dir={run}", f"--output_dir={path}"
+    binaries.run_module("albert_tf.export", *directories, *flags)
     return path
 
 
@@ -170,7 +187,7 @@ def check_same_outputs(outcomes: Sequence[runner.Outcome]) -> None:
     values = [one.first_value for one in outcomes]
     for one in outcomes:
         is_float32 = one.implementation.dtype == model_cases.FLOAT32
-        is_exact = is_float32 and one.implementation.form != _LITE
+        is_exact = is_float32 and one.implementation.form not in _ROUNDED
         limit = _MAX_DIFFERENCE if is_exact else _MAX_DIFFERENCE_ROUNDED
         if abs(one.first_value - values[0]) > limit:
             raise ValueError(

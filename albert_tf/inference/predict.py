@@ -102,6 +102,28 @@ def write_embeddings(
     return embeddings.write(encode, texts, output_path, batch_size)
 
 
+def encoding_form(model) -> tuple[str, signatures.Form]:
+    """Returns the signature that reads plain examples, and how it is called.
+
+    That is encode, or the one of a task.
+
+    Args:
+      model: from `saved_model.load`.
+    """
+    name = "encode" if "encode" in model.signatures else _choose_signature(model, None)
+    return name, _forms(top_k=1)[name]
+
+
+def read_examples(form: signatures.Form, path: str) -> Iterator[list[str]]:
+    """Yields the fields of each example of a file.
+
+    Raises:
+      ValueError: the file cannot be read, or an example has too few fields, or too
+        many.
+    """
+    return (fields for _, fields in _examples(form, (), path))
+
+
 def _fill_masks(signature, texts: Sequence[str], top_k: int) -> list[dict[str, Any]]:
     """Returns candidates for each [MASK], as `saved_model.fill_masks` does.
 

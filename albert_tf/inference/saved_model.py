@@ -1,4 +1,4 @@
-"""Loads a SavedModel of albert_tf.export, and calls that of a pre-trained model.
+"""Loads a model of albert_tf.export, and calls that of a pre-trained model.
 
 Those of fine-tuned models are called by albert_tf.inference.signatures.
 """
@@ -9,17 +9,19 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizer's op)
 
-from albert_tf.inference import saved_model_dir
+from albert_tf.inference import openvino_model, saved_model_dir
 from albert_tf.tokenization import tokenizer
 
 
 def load(path: str):
-    """Loads the SavedModel in the directory `path`.
+    """Loads the SavedModel in the directory `path`, or that of --form=openvino.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is none, or OpenVINO cannot load it.
     """
     saved_model_dir.check(path)
+    if openvino_model.is_openvino(path):
+        return openvino_model.Model(path)
     return tf.saved_model.load(path)
 
 

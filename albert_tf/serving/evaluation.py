@@ -1,12 +1,17 @@
-"""Evaluation of fine-tuned models as exported: in another dtype, or TensorFlow Lite."""
+"""Evaluation of fine-tuned models as exported: another dtype, OpenVINO, TF Lite."""
 
+import functools
 import os
 from typing import Any
+
+import tensorflow as tf
 
 from albert_tf.core import cli, files
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.finetuning import evaluation, run_dir
+from albert_tf.inference import openvino_model, saved_model_dir
+from albert_tf.model import encoder as encoder_lib
 from albert_tf.serving import scaled_weights, tflite
 
 
@@ -69,15 +74,61 @@ def evaluate_tflite(
     return split_evaluation.write(predict(), output_dir)
 
 
-def _check_same_task(model_dir: str, lite_dir: str) -> None:
+def evaluate_openvino(
+    openvino_dir: str, model_dir: str, data_dir: str, split: str, output_dir: str
+) -> dict[str, Any]:
+    """Evaluates a model of OpenVINO on this machine.
+
+    Args:
+      openvino_dir: directory that albert_tf.export --form=openvino wrote of the run.
+      model_dir: directory of the run, or of one of its seeds.
+      data_dir: directory of the task's files.
+      split: such as "dev".
+      output_dir: another directory.
+
+    Returns:
+      The content of results.json.
+
+    Raises:
+      ValueError: directories or data do not fit.
+    """
+    cli.check_output_dir(output_dir, [model_dir])
+    engine = openvino_model.Encoder(openvino_dir)
+    extra = os.path.join(openvino_dir, saved_model_dir.EXTRA)
+    _check_same_task(model_dir, extra)
+    return evaluation.evaluate_checkpoint(
+        model_dir,
+        data_dir,
+        split,
+        output_dir,
+        # The head's weights are those that were exported.
+        os.path.join(model_dir, engine.settings["checkpoint"]),
+        compute=scaled_weights.serving_form("float32"),
+        make_encode=lambda model: functools.partial(_encode_with, engine),
+        weights=engine.settings["weights"],
+    )
+
+
+def _encode_with(engine: openvino_model.Encoder, *texts) -> encoder_lib.EncoderOutputs:
+    """Encodes a batch, as `Encoder.call` does, on this CPU."""
+    sequence, pooled = tf.numpy_function(
+        lambda *rows: tuple(engine(rows)), texts, [tf.float32, tf.float32]
+    )
+    size = engine.settings["hidden_size"]
+    sequence = tf.ensure_shape(sequence, [*texts[0].shape, size])
+    pooled = tf.ensure_shape(pooled, [texts[0].shape[0], size])
+    return encoder_lib.EncoderOutputs(sequence, (sequence,), sequence, pooled)
+
+
+def _check_same_task(model_dir: str, exported_dir: str) -> None:
     """Raises ValueError if a model was not exported from the run."""
     for name in (run_dir.TASK_FILE, schema.VOCAB_FILE):
         ours, other = (
             files.read_bytes(os.path.join(folder, name))
-            for folder in (model_dir, lite_dir)
+            for folder in (model_dir, exported_dir)
         )
         if ours != other:
             raise ValueError(
-                f"--lite must be exported from --model_dir; {name} differs between "
-                f"{lite_dir} and {model_dir}"
+                f"the model must be exported from --model_dir; {name} differs between "
+                f"{exported_dir} and {model_dir}"
             )

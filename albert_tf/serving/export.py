@@ -14,8 +14,9 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
-from albert_tf.inference import saved_model_dir
-from albert_tf.serving import hub_encoder, load, tflite, warmup
+from albert_tf.inference import openvino_model, saved_model_dir
+from albert_tf.model import encoder as encoder_lib
+from albert_tf.serving import hub_encoder, load, openvino_export, tflite, warmup
 
 
 def export_text(
@@ -107,13 +108,62 @@ def export_tflite(
     return path
 
 
+def export_openvino(
+    model_dir: str,
+    output_dir: str,
+    checkpoint_path: str = "",
+    precision: str = "float32",
+    calibration_path: str = "",
+    weights: str = config_lib.WEIGHTS[0],
+) -> tuple[str, list[str]]:
+    """Writes a model that takes strings, and whose encoder OpenVINO computes.
+
+    Args:
+      model_dir: the run directory.
+      output_dir: the directory of the model, a local one.
+      checkpoint_path: as in `load.load_serving`.
+      precision: one of `openvino_model.PRECISIONS`.
+      calibration_path: for int8, a file of examples, as albert_tf.predict reads them.
+      weights: as in `load.load_serving`.
+
+    Returns:
+      The path of the checkpoint, and the names of the signatures.
+
+    Raises:
+      ValueError: as `export_text`; or OpenVINO is not installed, or there is no example
+        to calibrate with.
+    """
+    made: list[openvino_export.DividedEncoder] = []
+
+    def divide(encoder: encoder_lib.Encoder) -> openvino_export.DividedEncoder:
+        made.append(openvino_export.DividedEncoder(encoder))
+        return made[-1]
+
+    module, path = load.load_serving(
+        model_dir, checkpoint_path, "float32", None, weights, divide
+    )
+    is_int8 = precision == "int8"
+    settings = {
+        "precision": "float32" if is_int8 else precision,
+        "checkpoint": os.path.basename(path),
+        "weights": weights,
+    }
+    with _complete(output_dir) as unfinished:
+        openvino_export.write(module, made[0], settings, unfinished)
+        if is_int8:
+            openvino_export.quantize(unfinished, calibration_path)
+        _write_extra(model_dir, unfinished, "float32", None)
+        signatures = openvino_model.Model(unfinished).signatures
+    return path, list(signatures)
+
+
 def _write_extra(
     model_dir: str,
     saved_model: str,
     compute_dtype: str | None,
     fixed_length: int | None,
 ) -> None:
-    """Adds the vocabulary and the configuration of what was exported."""
+    """Adds vocabulary, configuration and task of what was exported."""
     model_dir = results_reader.best_folder(model_dir)
     config, tokenizer = load.read_run(model_dir, compute_dtype, fixed_length)
     folder = os.path.join(saved_model, saved_model_dir.EXTRA)
@@ -121,6 +171,9 @@ def _write_extra(
     files.write_bytes(os.path.join(folder, schema.VOCAB_FILE), tokenizer.model_proto)
     content = config_io.to_json(config).encode()
     files.write_bytes(os.path.join(folder, schema.CONFIG_FILE), content)
+    if config.task.name:
+        task = files.read_bytes(os.path.join(model_dir, run_dir.TASK_FILE))
+        files.write_bytes(os.path.join(folder, run_dir.TASK_FILE), task)
 
 
 @contextlib.contextmanager

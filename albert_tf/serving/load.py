@@ -41,6 +41,7 @@ def load_serving(
     compute_dtype: str | None = None,
     fixed_length: int | None = None,
     weights: str = config_lib.WEIGHTS[0],
+    make_encoder: signature.MakeEncoder = scaled_weights.ScaledEncoder,
 ) -> tuple[Serving, str]:
     """Loads the model of a run with signatures that take strings.
 
@@ -52,6 +53,7 @@ def load_serving(
       fixed_length: in tokens, to which all texts are padded and cut; None means the
         longest text of a call, and the maximum of the run.
       weights: as in `checkpointer.weights_part`.
+      make_encoder: as in `signature.ServableTask`.
 
     Returns:
       The module to save, and the path of its checkpoint.
@@ -67,10 +69,12 @@ def load_serving(
         task, path = load_task(
             model_dir, config, tokenizer, checkpoint_path, is_fixed_length, weights
         )
+        task = dataclasses.replace(task, make_encoder=make_encoder)
         return SERVINGS[task.model.kind](task), path
     model, path = load_pretrained(model_dir, config, checkpoint_path, weights)
+    length = config.data.max_seq_length
     module = pretrained.PretrainedServing(
-        model, tokenizer, config.data.max_seq_length, is_fixed_length
+        model, tokenizer, length, is_fixed_length, make_encoder
     )
     return module, path
 

@@ -10,7 +10,7 @@ import tensorflow_text as tf_text
 
 from albert_tf.data import schema
 from albert_tf.model import pretraining_model, token_scores
-from albert_tf.serving import scaled_weights
+from albert_tf.serving import scaled_weights, signature
 from albert_tf.tokenization import graph_tokenizer
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
@@ -32,6 +32,7 @@ class PretrainedServing(tf.Module):
         tokenizer: tokenizer_lib.Tokenizer,
         max_seq_length: int,
         is_fixed_length: bool = False,
+        make_encoder: signature.MakeEncoder = scaled_weights.ScaledEncoder,
     ):
         """Creates the module.
 
@@ -41,9 +42,10 @@ class PretrainedServing(tf.Module):
           max_seq_length: of a text, in tokens.
           is_fixed_length: whether all texts are padded to that length instead of the
             longest in the call.
+          make_encoder: gives what computes the encoder's outputs.
         """
         super().__init__(name="pretrained_serving")
-        encoder = scaled_weights.ScaledEncoder(model.encoder)
+        encoder = make_encoder(model.encoder)
         table = model.encoder.embeddings.word_embeddings
         # The model is not an attribute: Keras would save a function for each layer.
         self._weights = encoder.variables_to_save(model.variables)

@@ -52,7 +52,12 @@ class ScaledEncoder:
     """An encoder with the weights of its blocks scaled, and cast, once for all calls.
 
     It has the weights that the encoder had when it was constructed.
+
+    Attributes:
+      is_in_graph: whether it computes in the graph that calls it.
     """
+
+    is_in_graph = True
 
     def __init__(self, encoder: encoder_lib.Encoder):
         self._encoder = encoder

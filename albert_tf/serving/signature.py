@@ -2,16 +2,21 @@
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.core import task_config
+from albert_tf.model import encoder as encoder_lib
 from albert_tf.model import task_model
 from albert_tf.serving import packing, scaled_weights
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 TEXTS = tf.TensorSpec([None], tf.string)
+
+# From an encoder with its weights to the one that computes in an exported model.
+MakeEncoder = Callable[[encoder_lib.Encoder], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +31,7 @@ class ServableTask:
       null_odds_threshold: above it a question counts as unanswerable.
       is_fixed_length: whether all rows are padded to `settings.max_seq_length` instead
         of the longest in the call.
+      make_encoder: gives what computes the encoder's outputs.
     """
 
     model: task_model.TaskModel
@@ -34,6 +40,7 @@ class ServableTask:
     labels: tuple[str, ...]
     null_odds_threshold: float
     is_fixed_length: bool = False
+    make_encoder: MakeEncoder = scaled_weights.ScaledEncoder
 
 
 class TaskServing(tf.Module, abc.ABC):
@@ -42,10 +49,12 @@ class TaskServing(tf.Module, abc.ABC):
     def __init__(self, trained: ServableTask):
         super().__init__(name="task_serving")
         model = trained.model
-        encoder = scaled_weights.ScaledEncoder(model.encoder)
+        encoder = trained.make_encoder(model.encoder)
         # The model is not an attribute: Keras would save a function for each layer.
         self._weights = encoder.variables_to_save(model.variables)
         self._infer_rows = lambda features: model.infer(features, encoder)
+        # What is computed elsewhere is divided there.
+        self._is_divided = encoder.is_in_graph
         self._max_seq_length = trained.settings.max_seq_length
         self._fixed_length = self._max_seq_length if trained.is_fixed_length else None
         # Minimum length of a row.
@@ -71,6 +80,8 @@ class TaskServing(tf.Module, abc.ABC):
                 )
                 for name, value in features.items()
             }
+        if not self._is_divided:
+            return compute(features)
         return packing.in_portions(compute, features, outputs)
 
 

@@ -30,6 +30,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     for status, description in (
         (400, "The body is not UTF-8."),
         (403, "The request is for another host, or comes from a page of one."),
+        (408, "The headers or the body did not arrive in time."),
         (413, "The body has too many bytes."),
         (422, "The body is not JSON, or does not fit the schema."),
         (429, "Too many requests from this address; Retry-After says when."),
@@ -114,7 +115,9 @@ def _add_endpoints(app: fastapi.FastAPI, served: service.Service) -> None:
 
 def _route(endpoint: schemas.Endpoint, served: service.Service) -> Callable:
     async def ask(body, request: fastapi.Request):
-        asked = asyncio.ensure_future(served.ask(endpoint.name, body.items()))
+        client = request.client.host if request.client else ""
+        answers = served.ask(endpoint.name, body.items(), client)
+        asked = asyncio.ensure_future(answers)
         left = asyncio.ensure_future(_disconnection(request))
         try:
             await asyncio.wait((asked, left), return_when=asyncio.FIRST_COMPLETED)

@@ -5,6 +5,7 @@ texts, are what the model computes. A batch is padded to its longest item, so it
 items of like lengths.
 """
 
+import collections
 import dataclasses
 import math
 import threading
@@ -35,6 +36,7 @@ class Limits:
       max_wait_ms: how long an item waits for others.
       max_queue_tokens: tokens that may wait. What is more than that in one submission
         is accepted if nothing waits.
+      max_client_share: the share of them that one client may have, if it has any.
       max_length_ratio: the longest item of a batch has at most so many times the tokens
         of the shortest; infinity batches in the order of arrival.
     """
@@ -44,10 +46,11 @@ class Limits:
     max_wait_ms: float
     max_queue_tokens: int
     max_length_ratio: float = 2.0
+    max_client_share: float = 0.5
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            least = 0 if field.name == "max_wait_ms" else 1
+            least = 0 if field.name in ("max_wait_ms", "max_client_share") else 1
             value = getattr(self, field.name)
             if value < least:
                 raise ValueError(
@@ -59,6 +62,7 @@ class _Entry(NamedTuple):
     item: Any
     size: sizes.Size
     arrived: float  # seconds of the monotonic clock
+    client: str
     future: futures.Future
 
 
@@ -69,9 +73,11 @@ def _unit(item: Any) -> sizes.Size:
 class RequestBatcher:
     """Runs a function on batches of items from many callers.
 
-    A batch is run when it is full, or when the oldest item has waited `max_wait_ms`; it
-    has that item, and others of like lengths. Items that arrive while a batch is run go
-    into the next ones. An item whose future is cancelled is not run, and makes room.
+    A batch is run when it is full, or when the oldest item has waited `max_wait_ms`. It
+    has the oldest item of the client for which the fewest tokens were computed while it
+    waited, so that a client with many items does not delay another with few, and others
+    of like lengths. Items that arrive while a batch is run go into the next ones. An
+    item whose future is cancelled is not run, and makes room.
     """
 
     def __init__(
@@ -95,6 +101,9 @@ class RequestBatcher:
         self._size_of = size_of
         self._on_batch = on_batch
         self._waiting: list[_Entry] = []
+        # Tokens computed for each client that waits, and of those that do not, as many
+        # as for the one that got least.
+        self._computed: dict[str, int] = {}
         self._changed = threading.Condition()
         self._is_closed = False
         # A future of the pool captures whatever `run` raises, so that no error ends the
@@ -113,8 +122,12 @@ class RequestBatcher:
         """Their tokens."""
         return sum(entry.size.tokens for entry in self._still_wanted())
 
-    def submit(self, items: Sequence[Any]) -> list[futures.Future]:
+    def submit(self, items: Sequence[Any], client: str = "") -> list[futures.Future]:
         """Queues all items or none.
+
+        Args:
+          items: what to compute.
+          client: whose items they are; one without a name may fill the queue.
 
         Returns:
           A future for each item.
@@ -125,10 +138,12 @@ class RequestBatcher:
         """
         now = time.monotonic()
         entries = [
-            _Entry(item, self._size_of(item), now, futures.Future()) for item in items
+            _Entry(item, self._size_of(item), now, client, futures.Future())
+            for item in items
         ]
         tokens = sum(entry.size.tokens for entry in entries)
         most = self._limits.max_queue_tokens
+        most_of_client = int(most * self._limits.max_client_share)
         with self._changed:
             if self._is_closed:
                 raise BatcherClosed("the server is stopping; try again later")
@@ -139,9 +154,22 @@ class RequestBatcher:
                     f"about {most} tokens may wait, and {before} do; received {tokens} "
                     "more. Try again later"
                 )
+            own = sum(e.size.tokens for e in self._waiting if e.client == client)
+            if client and own and own + tokens > most_of_client:
+                raise QueueFull(
+                    f"about {most_of_client} tokens of one client may wait, and {own} "
+                    f"of yours do; received {tokens} more. Wait for their answers"
+                )
+            self._join(client)
             self._waiting.extend(entries)
             self._changed.notify()
         return [entry.future for entry in entries]
+
+    def _join(self, client: str) -> None:
+        """Lets a client begin as if it had got as much as any that waits."""
+        waiting = {entry.client for entry in self._waiting}
+        counts = {one: self._computed[one] for one in waiting}
+        self._computed = {client: min(counts.values(), default=0), **counts}
 
     def close(self) -> None:
         """Runs the waiting items, and ends the thread."""
@@ -185,17 +213,23 @@ class RequestBatcher:
         )
 
     def _choose(self) -> list[_Entry]:
-        """The oldest item and others of like lengths, in the order of their arrival."""
-        oldest = self._waiting[0].size.length
+        """The items of the next batch, in the order of their arrival."""
+        tokens: collections.Counter[str] = collections.Counter()
+        for entry in self._waiting:
+            tokens[entry.client] += entry.size.tokens
+        # Among clients that got equally much, the one that waits for least.
+        client = min(tokens, key=lambda one: (self._computed[one], tokens[one]))
+        first = next(n for n, e in enumerate(self._waiting) if e.client == client)
+        near = self._waiting[first].size.length
         ratio = self._limits.max_length_ratio
-        places = list(range(len(self._waiting)))
+        places = [at for at in range(len(self._waiting)) if at != first]
         if ratio < math.inf:
             # Stable: among equally near ones the first comes first.
-            places.sort(key=lambda at: abs(self._waiting[at].size.length - oldest))
+            places.sort(key=lambda at: abs(self._waiting[at].size.length - near))
         chosen: list[int] = []
         rows = longest = 0
-        shortest = oldest
-        for place in places:
+        shortest = near
+        for place in (first, *places):
             size = self._waiting[place].size
             high, low = max(longest, size.length), min(shortest, size.length)
             is_larger = (rows + size.rows) * high > self._limits.max_batch_tokens
@@ -203,6 +237,7 @@ class RequestBatcher:
                 continue
             chosen.append(place)
             rows, longest, shortest = rows + size.rows, high, low
+            self._computed[self._waiting[place].client] += size.tokens
             if len(chosen) == self._limits.max_batch_size:
                 break
         return [self._waiting[place] for place in sorted(chosen)]

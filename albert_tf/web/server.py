@@ -1,20 +1,23 @@
 """The process of the server: its socket, and signals that stop it."""
 
 import contextlib
+import dataclasses
 import signal
 import socket
 from collections.abc import Iterator, Sequence
+from types import FrameType
 
+import fastapi
 import uvicorn
 
 from albert_tf.web import app as app_lib
-from albert_tf.web import middleware, model, sizes
+from albert_tf.web import middleware, model, protocol, sizes
 from albert_tf.web import settings as settings_lib
 
 # Time to answer the current requests when the server is stopped.
 _GRACE_SECONDS = 30
-# Further connections are answered with 503 at once.
-_MAX_CONNECTIONS = 1000
+# Connections that wait to be accepted.
+_BACKLOG = 1000
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -27,7 +30,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(
             (host, port),
             family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=_MAX_CONNECTIONS,
+            backlog=_BACKLOG,
         )
     except OSError as error:
         raise ValueError(
@@ -40,6 +43,47 @@ def url_of(listening: socket.socket) -> str:
     """The URL of a socket for browsers on this machine."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which accepts no connection once it is told to stop."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stops the server; uvicorn itself accepts for a moment longer."""
+        super().handle_exit(sig, frame)
+        for one in self.servers:
+            one.get_loop().call_soon_threadsafe(one.close)
+
+
+def make(
+    app: fastapi.FastAPI,
+    trusted_proxies: Sequence[str] = (),
+    limits: protocol.ConnectionLimits = protocol.DEFAULT,
+) -> Server:
+    """Returns a server of an app, which `run(sockets=[...])` starts.
+
+    Args:
+      app: from `app.create`.
+      trusted_proxies: addresses of proxies whose X-Forwarded-For names the client.
+      limits: of connections; those of proxies are not counted by address.
+    """
+    limits = dataclasses.replace(limits, trusted_proxies=tuple(trusted_proxies))
+    return Server(
+        uvicorn.Config(
+            app,
+            http=protocol.make(limits),
+            ws="none",
+            # uvicorn's configuration would turn off absl's logging.
+            log_config=None,
+            # It warns of requests that are no HTTP, which any client can send.
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
+        )
+    )
 
 
 @contextlib.contextmanager
@@ -98,20 +142,7 @@ def serve(
         sizes.read_lengths(saved_model),
         {*middleware.LOOPBACK_HOSTS, listening.getsockname()[0], *allowed_hosts},
     )
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            # uvicorn's configuration would turn off absl's logging.
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=_MAX_CONNECTIONS,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-            proxy_headers=bool(trusted_proxies),
-            forwarded_allow_ips=list(trusted_proxies),
-        )
-    )
+    server = make(app, trusted_proxies)
     with listening, _stopped_by_signals(server):
         server.run(sockets=[listening])
     for failure in failures:

@@ -86,8 +86,13 @@ class Service:
         batcher = self._batchers.get(name)
         return batcher.num_waiting if batcher else 0
 
-    async def ask(self, name: str, items: Sequence[Any]) -> list[Any]:
+    async def ask(self, name: str, items: Sequence[Any], client: str = "") -> list[Any]:
         """The answers to all items, in order.
+
+        Args:
+          name: of the endpoint.
+          items: what to answer.
+          client: address of the client, with which others share the endpoint equally.
 
         Raises:
           NotReady: the model is not loaded, or the server is stopping.
@@ -97,7 +102,7 @@ class Service:
         """
         if name not in self._batchers:
             raise NotReady(LOADING)
-        futures = self._batchers[name].submit(items)
+        futures = self._batchers[name].submit(items, client)
         seconds = self._settings.timeout_ms / 1000
         try:
             async with asyncio.timeout(seconds):

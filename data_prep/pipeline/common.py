@@ -135,7 +135,11 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
         )
     entropy = manifest.heldout_unigram_entropy
     if entropy is None:
-        lines.append("nothing was held out")
+        lines.append(
+            "warning: nothing was held out, so that no run on these records can be "
+            f"evaluated. data.heldout_rate is {manifest.data['heldout_rate']:g}; 0.05 "
+            "keeps about a twentieth of the documents out"
+        )
     else:
         lines.append(
             f"unigram entropy of the held-out masked tokens: {entropy:.4f} nats"

@@ -24,6 +24,8 @@ DISTRIBUTIONS = {
 OPTIONAL = {
     "apache_beam": ("data_prep/beam_pipeline", "data_prep/pipeline/beam_"),
     "distributed": ("data_prep/pipeline/dask_executor",),
+    "nncf": ("albert_tf/serving/openvino_export",),
+    "openvino": ("albert_tf/inference/openvino_model",),
     "jax": ("albert_tf/planning/run_exported",),
     "jaxlib": ("albert_tf/planning/run_exported",),
     "torch": ("albert_tf/benchmarks/transformers_", "tests/interop/test_"),

@@ -35,6 +35,7 @@ TOP_LEVEL = {
     "requirements-docs.txt",
     "requirements-interop.txt",
     "requirements-jax.txt",
+    "requirements-openvino.txt",
     "requirements-tpu.txt",
     "requirements.txt",
     "tests",
@@ -82,7 +83,13 @@ def test_product_code_imports_only_what_requirements_txt_pins():
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.txt", "requirements-dask.txt", "requirements-dev.txt"]
+    "name",
+    [
+        "requirements.txt",
+        "requirements-dask.txt",
+        "requirements-dev.txt",
+        "requirements-openvino.txt",
+    ],
 )
 def test_constraints_hold_the_same_pins(name):
     locked = _pins("constraints.txt")

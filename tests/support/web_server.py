@@ -7,10 +7,8 @@ import threading
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-import uvicorn
-
 from albert_tf.web import app as app_lib
-from albert_tf.web import middleware
+from albert_tf.web import middleware, protocol
 from albert_tf.web import server as server_lib
 from albert_tf.web import settings as settings_lib
 
@@ -42,6 +40,7 @@ class Server:
         self.port = port
         self.loaded = threading.Event()
         self.failure: BaseException | None = None
+        self.engine: server_lib.Server | None = None
 
     @property
     def url(self) -> str:
@@ -72,6 +71,7 @@ def running(
     *,
     waits_for_model: bool = True,
     allowed_hosts: Collection[str] = middleware.LOOPBACK_HOSTS,
+    connections: protocol.ConnectionLimits = protocol.DEFAULT,
     **settings: Any,
 ):
     """A server in a thread of its own.
@@ -80,6 +80,7 @@ def running(
       load: gives the functions by signature.
       waits_for_model: whether to come back only when the model is loaded.
       allowed_hosts: as `app.create` takes them.
+      connections: their limits.
       **settings: what differs from the defaults; the rate is not limited.
     """
     settings = {"requests_per_second": 100_000, **settings}
@@ -91,7 +92,7 @@ def running(
             server.on_loaded,
             allowed_hosts=allowed_hosts,
         )
-        engine = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error"))
+        engine = server.engine = server_lib.make(app, limits=connections)
         thread = threading.Thread(target=engine.run, args=([listening],), daemon=True)
         thread.start()
         try:

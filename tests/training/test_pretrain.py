@@ -535,3 +535,24 @@ def test_other_records_are_taken_and_said(six, tmp_path, capsys):
 def test_a_folder_that_tensorflow_takes_for_a_pattern_is_refused(data_dir, tmp_path):
     with pytest.raises(ValueError, match=r"must not contain any of \* \? \[ \]"):
         _train(data_dir, tmp_path / "run[1]")
+
+
+def test_a_recipe_must_be_chosen(tmp_path, capsys):
+    records = small_run.write_records(tmp_path)
+    flags = f"--data_dir={records}", f"--model_dir={tmp_path / 'run'}"
+    # What the records were made with; the batch is that of ALBERT base.
+    settings = [f"--set={one}" for one in small_run.OVERRIDES if "batch" not in one]
+    said = binaries.error_of(capsys, pretrain, *flags, *settings)
+    assert "--config must name a recipe, such as configs/small.py" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_end_says_what_is_next_and_that_nothing_was_held_out(tmp_path, capsys):
+    settings = "data.heldout_rate=0", "train.num_steps=2", "optimizer.warmup_steps=1"
+    records = small_run.write_records(tmp_path, settings[0])
+    flags = f"--data_dir={records}", f"--model_dir={tmp_path / 'run'}"
+    overrides = [f"--set={one}" for one in (*small_run.OVERRIDES, *settings)]
+    binaries.run(pretrain, *flags, *overrides)
+    said = capsys.readouterr().out
+    assert "nothing was held out, so that it is not known" in said
+    assert f"Next: python -m albert_tf.export --model_dir={tmp_path / 'run'}" in said

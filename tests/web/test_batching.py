@@ -253,3 +253,63 @@ def test_a_queue_whose_callers_have_all_left_runs_nothing(gate):
     assert results(batcher.submit([7])) == [70]
     batcher.close()
     assert gate.batches == [[7]]
+
+
+def _order_of_clients(submissions, max_batch_size=2):
+    """The clients whose items each batch has.
+
+    Args:
+      submissions: pairs of a client and its number of items, all of one length.
+    """
+    began, released = threading.Event(), threading.Event()
+    batches = []
+
+    def run(items):
+        batches.append(items)
+        began.set()
+        assert released.wait(TIMEOUT)
+        return items
+
+    batcher = batching.RequestBatcher(run, limits(max_batch_size))
+    first = batcher.submit(["first"], "first")
+    assert began.wait(TIMEOUT)  # all others wait until this one is done
+    waiting = [
+        future
+        for client, count in submissions
+        for future in batcher.submit([client] * count, client)
+    ]
+    released.set()
+    results([*first, *waiting])
+    batcher.close()
+    return ["".join(sorted(batch)) for batch in batches[1:]]
+
+
+def test_a_client_with_many_items_does_not_delay_one_with_few():
+    found = _order_of_clients([("a", 6), ("b", 1), ("c", 1)])
+    assert "b" in found[0] or "c" in found[0]
+    assert "b" in "".join(found[:2]) and "c" in "".join(found[:2])
+    assert sorted("".join(found)) == sorted("aaaaaabc")
+
+
+def test_clients_with_as_many_items_take_turns():
+    found = _order_of_clients([("a", 4), ("b", 4)], max_batch_size=1)
+    assert all(set(found[n : n + 2]) == {"a", "b"} for n in range(0, 8, 2))
+
+
+def test_one_client_does_not_fill_the_queue():
+    blocked = threading.Event()
+
+    def run(items):
+        assert blocked.wait(TIMEOUT)
+        return items
+
+    batcher = batching.RequestBatcher(run, limits(1, max_queue_tokens=10))
+    try:
+        batcher.submit(range(3), "greedy")
+        with pytest.raises(batching.QueueFull, match="about 5 tokens of one client"):
+            for _ in range(4):
+                batcher.submit([0], "greedy")
+        assert len(batcher.submit([1, 2], "other")) == 2
+    finally:
+        blocked.set()
+        batcher.close()
