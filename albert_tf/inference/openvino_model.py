@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.core import files
+from albert_tf.core import files, short_repr, strict_json
 
 FOLDER = "openvino"
 MODEL_FILE = "encoder.xml"
@@ -66,6 +66,31 @@ def import_openvino() -> ModuleType:
     return openvino
 
 
+def read_settings(path: str) -> dict[str, Any]:
+    """Reads what a model was exported with.
+
+    Args:
+      path: the model's directory.
+
+    Raises:
+      ValueError: the file is damaged, or lacks a setting.
+    """
+    settings_path = os.path.join(path, FOLDER, SETTINGS_FILE)
+    settings = strict_json.load_object(settings_path)
+    for name, holds in (
+        ("precision", settings.get("precision") in PRECISIONS),
+        ("hidden_size", type(settings.get("hidden_size")) is int),
+        ("checkpoint", isinstance(settings.get("checkpoint"), str)),
+        ("weights", isinstance(settings.get("weights"), str)),
+    ):
+        if not holds:
+            raise ValueError(
+                f"{settings_path} must hold {name} as albert_tf.export writes it; "
+                f"received {short_repr.shown(settings)}. Export the model again"
+            )
+    return settings
+
+
 class Encoder:
     """The encoder of such a model, compiled for this machine.
 
@@ -84,7 +109,7 @@ class Encoder:
         """
         openvino = import_openvino()
         folder = os.path.join(path, FOLDER)
-        self.settings = files.read_json(os.path.join(folder, SETTINGS_FILE))
+        self.settings = read_settings(path)
         # All cores for one call, in the precision of the export: without the hint a CPU
         # with bfloat16 would round what was exported in float32.
         options = {

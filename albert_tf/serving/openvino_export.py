@@ -164,7 +164,7 @@ def quantize(path: str, examples_path: str) -> int:
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(rows),
     )
-    settings = files.read_json(os.path.join(folder, openvino_model.SETTINGS_FILE))
+    settings = openvino_model.read_settings(path)
     with tempfile.TemporaryDirectory(dir=path) as unfinished:
         # What is read is mapped into memory, and must not be written over.
         _save(openvino, quantized, {**settings, "precision": "int8"}, unfinished)
