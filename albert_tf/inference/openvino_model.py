@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.core import files, strict_json
+from albert_tf.core import files, short_repr, strict_json
 
 FOLDER = "openvino"
 MODEL_FILE = "encoder.xml"
@@ -47,7 +47,7 @@ class Settings:
     precision: str
     checkpoint: str
     weights: str
-    hidden_size: int = 0
+    hidden_size: int
 
 
 class Encoded(NamedTuple):
@@ -84,6 +84,25 @@ def import_openvino() -> ModuleType:
     return openvino
 
 
+def read_settings(path: str) -> Settings:
+    """Reads what a model was exported with.
+
+    Args:
+      path: the model's directory.
+
+    Raises:
+      ValueError: the file is damaged, or lacks a setting.
+    """
+    settings_path = os.path.join(path, FOLDER, SETTINGS_FILE)
+    settings = strict_json.load_as(settings_path, Settings)
+    if settings.precision not in PRECISIONS:
+        raise ValueError(
+            f"{settings_path}: precision must be one of {', '.join(PRECISIONS)}; "
+            f"received {short_repr.shown(settings.precision)}. Export the model again"
+        )
+    return settings
+
+
 class Encoder:
     """The encoder of such a model, compiled for this machine.
 
@@ -102,14 +121,7 @@ class Encoder:
         """
         openvino = import_openvino()
         folder = os.path.join(path, FOLDER)
-        self.settings = strict_json.load_as(
-            os.path.join(folder, SETTINGS_FILE), Settings
-        )
-        if self.settings.precision not in PRECISIONS:
-            raise ValueError(
-                f"{folder}/{SETTINGS_FILE}: precision must be one of "
-                f"{', '.join(PRECISIONS)}; received {self.settings.precision!r:.50}"
-            )
+        self.settings = read_settings(path)
         # All cores for one call, in the precision of the export: without the hint a CPU
         # with bfloat16 would round what was exported in float32.
         options = {

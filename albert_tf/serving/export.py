@@ -144,7 +144,10 @@ def export_openvino(
     )
     is_int8 = precision == "int8"
     settings = openvino_model.Settings(
-        "float32" if is_int8 else precision, os.path.basename(path), weights
+        "float32" if is_int8 else precision,
+        os.path.basename(path),
+        weights,
+        made[0].encoder.config.hidden_size,
     )
     with _complete(output_dir) as unfinished:
         openvino_export.write(module, made[0], settings, unfinished)

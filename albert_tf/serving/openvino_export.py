@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.core import files, strict_json
+from albert_tf.core import files
 from albert_tf.inference import openvino_model, predict
 from albert_tf.model import encoder as encoder_lib
 
@@ -106,7 +106,7 @@ def write(
     Args:
       module: with `signatures` that call `encoder`; those of strings are exported.
       encoder: with its weights.
-      settings: of the export; the hidden size is that of the encoder.
+      settings: of the export.
       path: an existing directory.
 
     Raises:
@@ -130,8 +130,6 @@ def write(
     with tempfile.TemporaryDirectory() as plain:
         _save_encoder(encoder.encoder, plain)
         converted = openvino.convert_model(plain)
-    hidden_size = encoder.encoder.config.hidden_size
-    settings = dataclasses.replace(settings, hidden_size=hidden_size)
     _save(openvino, converted, settings, path)
 
 
@@ -169,9 +167,7 @@ def quantize(path: str, examples_path: str) -> int:
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(rows),
     )
-    settings = strict_json.load_as(
-        os.path.join(folder, openvino_model.SETTINGS_FILE), openvino_model.Settings
-    )
+    settings = openvino_model.read_settings(path)
     with tempfile.TemporaryDirectory(dir=path) as unfinished:
         # What is read is mapped into memory, and must not be written over.
         settings = dataclasses.replace(settings, precision="int8")

@@ -20,6 +20,7 @@ from albert_tf.demonstration import stages
 from albert_tf.devices import strategies as devices
 from albert_tf.finetuning import results_reader
 from albert_tf.finetuning import run_dir as task_run_dir
+from albert_tf.inference import openvino_model
 from albert_tf.interchange import (
     albert_zh,
     hugging_face,
@@ -186,6 +187,9 @@ READERS = {
     ),
     "exported step": Reader(
         "step.json", whole_json.STEP, exported_step.read, (), {"step.mlir": "module {}"}
+    ),
+    "OpenVINO": Reader(
+        "openvino/settings.json", whole_json.OPENVINO, openvino_model.read_settings
     ),
     "Hugging Face": Reader(
         "config.json", whole_json.HUGGING_FACE, _read_model(hugging_face.read)

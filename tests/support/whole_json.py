@@ -103,6 +103,12 @@ STEP = {
     "arguments": [ARRAY],
     "outputs": [{"name": "w", "dtype": "float32", "shape": [3], "argument": 0}],
 }
+OPENVINO = {
+    "precision": "bfloat16",
+    "hidden_size": 12,
+    "checkpoint": "model.ckpt-3",
+    "weights": "trained",
+}
 HUGGING_FACE = {
     "model_type": "albert",
     "architectures": ["AlbertForPreTraining"],
