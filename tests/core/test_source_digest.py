@@ -12,8 +12,9 @@ from data_prep.pipeline import program
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PROGRAM = "data_prep/pipeline/worker.py"
-# Standards fix what these return, and TensorFlow only reads remote files.
-UNDECIDING_PACKAGES = {"google_crc32c", "tensorflow", "zstandard"}
+# Standards fix what these return, TensorFlow only reads remote files, and tqdm writes
+# lines beside its progress bars.
+UNDECIDING_PACKAGES = {"google_crc32c", "tensorflow", "tqdm", "zstandard"}
 
 
 @pytest.fixture

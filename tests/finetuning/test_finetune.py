@@ -145,6 +145,7 @@ def test_several_lengths_are_refused_where_padding_has_a_share_in_scores(
             table,
             tmp_path / "run",
             "task.name=squad1",
+            "task.max_query_length=4",
             "task.num_lengths=2",
         ),
     )
