@@ -66,7 +66,8 @@ def test_no_flipped_bit_and_no_other_length_gives_other_content(tmp_path):
 def test_a_file_under_another_name_is_not_read(tmp_path):
     write(tmp_path / "x")
     (tmp_path / "x").rename(tmp_path / "y")
-    with pytest.raises(work_file.DamagedError, match="y is damaged: it is a copy of 'x'"):
+    message = "y is damaged: it is a copy of 'x'"
+    with pytest.raises(work_file.DamagedError, match=message):
         read(tmp_path / "y")
 
 
