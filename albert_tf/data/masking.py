@@ -14,7 +14,6 @@ from albert_tf.core import numba_cache, prng
 
 MASK_RATE = 0.8
 KEEP_RATE = 0.1  # and the rest becomes a random token
-REPLACEMENTS = ("mask", "keep", "random")
 
 
 class MaskingParams(NamedTuple):
@@ -115,7 +114,7 @@ def mask_sequence(
       labels: int32 [P], filled with the tokens at these positions before masking.
       drawn: int64 [N], counts of the drawn lengths, to which this call adds.
       placed: int64 [N], the same of the lengths that were masked.
-      kinds: int64 [3], the same of `REPLACEMENTS`.
+      kinds: int64 [3], the same of `schema.REPLACEMENTS`.
 
     Returns:
       The number of masked tokens. It is below the budget only if no remaining word fits

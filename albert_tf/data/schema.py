@@ -61,6 +61,9 @@ POSITION_DTYPE = "uint16"
 # The feature of a packed record: its sequences, each a record as above.
 SEQUENCES = "sequences"
 
+# What masking makes of a token that is to be predicted, in the order of its statistics.
+REPLACEMENTS = ("mask", "keep", "random")
+
 # Labels of sentence-order prediction.
 IN_ORDER, SWAPPED = 0, 1
 # The label of a record with one segment: its pair has no loss and no accuracy.

@@ -12,7 +12,7 @@ from data_prep.inspection import cues
 from data_prep.records import reader
 
 _META = tokenizer_lib.META_SYMBOL
-MASKED, KEPT, RANDOM = range(len(masking.REPLACEMENTS))
+MASKED, KEPT, RANDOM = range(len(schema.REPLACEMENTS))
 
 
 class Example(NamedTuple):
@@ -45,7 +45,7 @@ class Part(NamedTuple):
     Attributes:
       original: the token before masking.
       shown: the token after masking.
-      kind: one of `masking.REPLACEMENTS`, or empty if it was not masked.
+      kind: one of `schema.REPLACEMENTS`, or empty if it was not masked.
       has_space: whether it follows a space.
     """
 
@@ -62,7 +62,7 @@ class Masker:
       law: see `masking.MaskingParams`.
       drawn: int64 [N], how often each n-gram length was drawn.
       placed: int64 [N], how often each was masked.
-      kinds: int64 [3], the replacements of each of `masking.REPLACEMENTS`.
+      kinds: int64 [3], the replacements of each of `schema.REPLACEMENTS`.
     """
 
     def __init__(self, manifest: schema.Manifest, seed: int):
@@ -78,7 +78,7 @@ class Masker:
             np.flatnonzero(~is_reserved),
         )
         self.drawn, self.placed = np.zeros((2, data["max_ngram"]), np.int64)
-        self.kinds = np.zeros(len(masking.REPLACEMENTS), np.int64)
+        self.kinds = np.zeros(len(schema.REPLACEMENTS), np.int64)
         self._whole_words = data["whole_words"]
         self._seed = seed
         self._positions, self._labels = np.empty(
@@ -179,7 +179,7 @@ def parts(example: Example, tokenizer: tokenizer_lib.Tokenizer) -> list[list[Par
     for position, kind in zip(
         example.positions, replacement_kinds(example, tokenizer.mask_id), strict=True
     ):
-        kinds[position] = masking.REPLACEMENTS[kind]
+        kinds[position] = schema.REPLACEMENTS[kind]
     originals = tokenizer.pieces(example.tokens.tolist())
     shown = tokenizer.pieces(example.input_ids.tolist())
     row = [
@@ -224,7 +224,7 @@ class Sample:
         self.num_records = self.budget = self.num_full = 0
         self.lengths, self.spans = np.zeros((2, manifest.seq_length + 1), np.int64)
         self.labels = np.zeros(3, np.int64)
-        self.kinds = np.zeros(len(masking.REPLACEMENTS), np.int64)
+        self.kinds = np.zeros(len(schema.REPLACEMENTS), np.int64)
         self.tokens, self.masked = np.zeros((2, manifest.vocab_size), np.int64)
         self._boundaries: list[tuple[int, ...]] = []
 
@@ -239,7 +239,7 @@ class Sample:
         np.add.at(self.tokens, example.tokens, 1)
         np.add.at(self.masked, example.tokens[positions], 1)
         kinds = replacement_kinds(example, self._mask_id)
-        self.kinds += np.bincount(kinds, minlength=len(masking.REPLACEMENTS))
+        self.kinds += np.bincount(kinds, minlength=len(schema.REPLACEMENTS))
         if len(positions):
             is_first = np.diff(positions, prepend=-1) > 1
             is_start = example.is_word_start[positions].astype(np.int64)

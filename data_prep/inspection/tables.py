@@ -95,7 +95,7 @@ def make_counts(
     else:
         drawn = _array(statistics["drawn_ngram_lengths"])
         placed = _array(statistics["placed_ngram_lengths"])
-        kinds = np.array([statistics["replacements"][k] for k in masking.REPLACEMENTS])
+        kinds = np.array([statistics["replacements"][k] for k in schema.REPLACEMENTS])
     return Counts(manifest, split, sample, drawn, placed, kinds, labels)
 
 

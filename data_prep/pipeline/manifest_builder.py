@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from albert_tf.core import config
-from albert_tf.data import masking, schema
+from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.pipeline import block_processor, duplicates
 from data_prep.records import example_builder
@@ -87,7 +87,7 @@ def _add_split(
     for name, size in (
         ("drawn", data.max_ngram),
         ("placed", data.max_ngram),
-        ("kinds", len(masking.REPLACEMENTS)),
+        ("kinds", len(schema.REPLACEMENTS)),
     ):
         for place in range(size):
             counter[f"{name}/{place}"] += int(counts[first + place])
@@ -233,7 +233,7 @@ def _statistics(
     """Returns the statistics of a split, as plain values."""
     num_sequences, num_tokens = counter["records"], int(tokens.sum())
     _check_shards(counter, shards, num_tokens, bool(data.pack_sequences))
-    kinds = _numbered(counter, "kinds", range(len(masking.REPLACEMENTS)))
+    kinds = _numbered(counter, "kinds", range(len(schema.REPLACEMENTS)))
     num_masked = sum(kinds.values())
     num_pairs, num_negative = counter["pairs"], counter["negative_pairs"]
     lengths = range(1, data.max_ngram + 1)
@@ -251,7 +251,7 @@ def _statistics(
         "masked_rate": round(num_masked / num_tokens, 6),
         "drawn_ngram_lengths": _numbered(counter, "drawn", lengths),
         "placed_ngram_lengths": _numbered(counter, "placed", lengths),
-        "replacements": dict(zip(masking.REPLACEMENTS, kinds.values(), strict=True)),
+        "replacements": dict(zip(schema.REPLACEMENTS, kinds.values(), strict=True)),
         "labels": {
             str(schema.NO_LABEL): num_sequences - num_pairs,
             "0": num_pairs - num_negative,

@@ -79,7 +79,7 @@ def make_settings(
 
 def num_counts(max_ngram: int) -> int:
     """The number of columns of a document's counts."""
-    return NUM_PLAIN_COUNTS + 2 * max_ngram + len(masking.REPLACEMENTS)
+    return NUM_PLAIN_COUNTS + 2 * max_ngram + len(schema.REPLACEMENTS)
 
 
 class RecordBatch(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 from albert_tf.core import config as config_lib
 from albert_tf.core import files
 from albert_tf.data import manifest as manifest_lib
-from albert_tf.data import masking, schema
+from albert_tf.data import schema
 
 COPY_AGAIN = "copy it again from where the records were made, or make them again"
 
@@ -41,7 +41,7 @@ _UNPACKED_LEDGER: _Ledger = ("num_records", ("statistics.labels",))
 # The keys that statistics by key have.
 _STATISTICS_KEYS = {
     "labels": ("0", "1", str(schema.NO_LABEL)),
-    "replacements": masking.REPLACEMENTS,
+    "replacements": schema.REPLACEMENTS,
 }
 
 

@@ -451,7 +451,7 @@ def test_an_absent_or_damaged_configuration_is_said(tmp_path):
     _save(tmp_path)
     (tmp_path / schema.CONFIG_FILE).write_bytes(b"\xff{")
     error = _error(_model(), tmp_path)
-    assert error.startswith(f"{tmp_path}/config.json: ")
+    assert error.startswith(f"{tmp_path}/config.json must be JSON; it is damaged")
     (tmp_path / schema.CONFIG_FILE).unlink()
     lines = warm_start.restore_weights(_model(), str(tmp_path), OLD_VOCAB)
     assert lines[1:] == [

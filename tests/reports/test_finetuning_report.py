@@ -259,7 +259,11 @@ def test_a_run_that_has_not_ended_shows_its_curves(tmp_path):
 @pytest.mark.parametrize("kind", results_reader.ANSWER_NAMES)
 def test_answers_without_labels_are_left_out(tmp_path, kind):
     *names, label = results_reader.ANSWER_NAMES[kind]
-    page = _run(tmp_path / "run", "mrpc", [dict.fromkeys(names, "")], kind=kind)
+    of_other_type = {"regression": {"prediction": 0.5}}
+    of_other_type["token_classification"] = {"words": [], "prediction": []}
+    of_other_type["multiple_choice"] = {"options": []}
+    answer = {**dict.fromkeys(names, ""), **of_other_type.get(kind, {})}
+    page = _run(tmp_path / "run", "mrpc", [answer], kind=kind)
     assert "Answers, dev" not in page.text
     assert "most frequent label" not in page.text
 

@@ -187,7 +187,7 @@ def test_bad_input_to_the_lite_form_is_refused(tuned, capsys, tmp_path):
     shutil.copytree(tuned / "lite", other)
     (other / "task.json").write_text("{}")
     said = binaries.error_of(capsys, evaluate, *scored, f"--lite={other}")
-    assert "--lite must be exported from --model_dir; task.json differs" in said
+    assert "the model must be exported from --model_dir; task.json differs" in said
     said = binaries.error_of(capsys, evaluate, *scored, f"--lite={tmp_path}")
     assert "must be one that albert_tf.export --form=lite wrote; there is no" in said
     assert not out.exists()

@@ -19,6 +19,7 @@ class Squares:
     """Half the mean squared error."""
 
     sum_names = ("squares", "num_tokens")
+    lengths = ()
 
     def weights(self, features):
         """The number of examples."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from albert_tf.data import masking, schema
+from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep import inspect_records
 from data_prep.inspection import html as html_lib
@@ -157,7 +157,7 @@ def test_counts_of_all_records_are_those_of_the_manifest(static):
     assert sample.labels.tolist() == [expected["labels"][k] for k in ("0", "1", "-1")]
     assert sample.num_tokens == expected["num_tokens"]
     assert sample.num_masked == expected["num_masked"]
-    mask, keep, random = (expected["replacements"][k] for k in masking.REPLACEMENTS)
+    mask, keep, random = (expected["replacements"][k] for k in schema.REPLACEMENTS)
     assert sample.kinds[0] == mask and sample.kinds[1] >= keep
     assert sample.kinds.sum() == mask + keep + random
     words = sum(int(n) * c for n, c in expected["placed_ngram_lengths"].items())
