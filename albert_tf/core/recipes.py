@@ -35,6 +35,6 @@ def find(path: str) -> str:
     folder, file = os.path.split(path)
     stem, end = os.path.splitext(file)
     is_name = not end if not folder else (folder, end) == ("configs", ".py")
-    if not os.path.exists(path) and is_name and stem in names():
+    if not os.path.isfile(path) and is_name and stem in names():
         return path_of(stem)
     return path
