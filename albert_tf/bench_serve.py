@@ -6,9 +6,10 @@ r"""Speed of an exported model, compared with Hugging Face's on PyTorch.
 A pre-trained run (by default one of base size with random weights and sequences of 128
 tokens) is exported in float32, in bfloat16, for TensorFlow Lite in eight bits (the row
 "lite", among those of float32), for OpenVINO if it is installed (in eight bits among
-the rows of bfloat16), and converted for transformers. All of them take the same texts,
-which are as long as the sequence, and return the sequence output and the pooled output
-as arrays. They are timed in rounds, as in albert_tf.bench_model.
+the rows of bfloat16), and converted for transformers, which runs on PyTorch and, as a
+graph, on ONNX Runtime (its eight bits are also among the rows of bfloat16). All of them
+take the same texts, which are as long as the sequence, and return the sequence output
+and the pooled output as arrays. They are timed in rounds, as in albert_tf.bench_model.
 """
 
 import os

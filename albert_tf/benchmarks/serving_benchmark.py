@@ -33,8 +33,9 @@ _LITE = "lite"
 _OPENVINO = "openvino"
 # Products of eight bits, everything else is float32.
 _INT8 = "openvino-int8"
+_ONNX_INT8 = "onnxruntime-int8"
 # Forms that round, and may differ by more.
-_ROUNDED = (_LITE, _INT8)
+_ROUNDED = (_LITE, _INT8, _ONNX_INT8)
 
 
 def write_random_run(folder: str, model: config_lib.ModelConfig) -> str:
@@ -137,10 +138,12 @@ def _short_texts() -> list[str]:
 def _baselines(
     dtype: str, converted: str, text: str
 ) -> Iterator[model_cases.Implementation]:
+    onnx = "onnxruntime" if dtype == model_cases.FLOAT32 else _ONNX_INT8
     for form, variables in (
         ("eager", {}),
         ("tuned", model_cases.TUNED_MALLOC),
         ("compiled", model_cases.TUNED_MALLOC),
+        (onnx, {}),
     ):
         baseline = _implementation(
             "transformers",
@@ -149,7 +152,7 @@ def _baselines(
             "transformers_serving",
             folder=converted,
             text=text,
-            compiled=form == "compiled",
+            engine=form,
         )
         yield dataclasses.replace(baseline, environment="torch", variables=variables)
 

@@ -72,10 +72,12 @@ def test_models_that_compute_different_things_are_not_compared():
     for rounded in (
         outcome("other", [1.0], 0.3, "bfloat16"),
         outcome("albert_tf", [1.0], 0.3, form="lite"),
+        outcome("other", [1.0], 0.3, form="onnxruntime-int8"),
     ):
         serving_benchmark.check_same_outputs([own, rounded])
     for wrong in (
         outcome("other", [1.0], 0.3),
+        outcome("other", [1.0], 0.3, form="onnxruntime"),
         outcome("albert_tf", [1.0], 1.3, form="lite"),
     ):
         with pytest.raises(ValueError, match="must compute the same.*0.25, "):

@@ -25,6 +25,7 @@ OPTIONAL = {
     "apache_beam": ("data_prep/beam_pipeline", "data_prep/pipeline/beam_"),
     "distributed": ("data_prep/pipeline/dask_executor",),
     "nncf": ("albert_tf/serving/openvino_export",),
+    "onnxruntime": ("albert_tf/benchmarks/transformers_",),
     "openvino": ("albert_tf/inference/openvino_model",),
     "jax": ("albert_tf/planning/run_exported",),
     "jaxlib": ("albert_tf/planning/run_exported",),
