@@ -70,6 +70,12 @@ def _parse_options(
     """Parses Beam's options; raises a ValueError for one that Beam does not know."""
     options = pipeline_options.PipelineOptions([*_DEFAULT_OPTIONS, *beam_options])
     runner = options.view_as(pipeline_options.StandardOptions).runner
+    # It mixes the outputs of a step that has several, and counts elements twice.
+    if (runner or "").rpartition(".")[2] == "DaskRunner":
+        raise ValueError(
+            "--runner must not be Beam's DaskRunner, which gives wrong sums; use "
+            "data_prep.create_pretraining_data --dask_scheduler=HOST:8786"
+        )
     if runner not in _RUNNERS_WITH_SERVERS:
         known = options.get_all_options()
         given = options.get_all_options(retain_unknown_options=True)

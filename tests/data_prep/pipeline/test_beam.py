@@ -167,7 +167,7 @@ def _pipeline(
     # Beam would download its own runner from GitHub, and works without it.
     fixed = ["--runner=DirectRunner", "--prism_location=none"]
     return subprocess.run(
-        [str(python), *start, *map(str, arguments), *fixed],
+        [str(python), *start, *fixed, *map(str, arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -243,6 +243,8 @@ def test_bad_input_ends_in_one_line_and_records_are_replaced_on_demand(
     (tmp_path / "latin").write_bytes(b"good text\n\nna\xefve text\n")
     (tmp_path / "word").write_bytes(b"the\n")
     assert "--runer is neither" in error_of(good, "--runer=DirectRunner")
+    dask = "--runner=apache_beam.runners.dask.dask_runner.DaskRunner"
+    assert "--runner must not be Beam's DaskRunner" in error_of(good, dask)
     assert "received 'b.txt'. Quote globs" in error_of(good, "b.txt")
     assert "latin, line 3" in error_of(f"--input={tmp_path}/latin")
     assert "/word: no training record is a pair" in error_of(f"--input={tmp_path}/word")
