@@ -7,16 +7,21 @@ writes results.json, answers-SPLIT.jsonl and predictions/ to --model_dir; with s
 seeds, each writes to a directory seed-N in it, and seeds.json compares them. The same
 command resumes an interrupted run. Exit codes are those of albert_tf.pretrain.
 
+--sweep tries values of a setting, each with one seed in MODEL_DIR/sweep, and takes the
+best on the split that selects checkpoints; sweep.json has their scores.
+
 A model of a hidden size below 768 gets hyperparameters that follow from its size and
 that of the data, unless --set gives them (docs/finetuning.md).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
+from albert_tf.core import config as config_lib
 from albert_tf.training import flags as flags_lib
 
 
@@ -48,6 +53,13 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         lower_bound=1,
         flag_values=flag_values,
     )
+    flags.DEFINE_string(
+        "sweep",
+        "",
+        "A setting and values to choose from by a run with each, such as "
+        "optimizer.learning_rate=1e-4,3e-4,1e-3.",
+        flag_values,
+    )
     flags.mark_flags_as_required(["init_checkpoint", "data_dir"], flag_values)
 
 
@@ -68,25 +80,37 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         flags_lib.refuse_second_run(flag_values)
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
-        from albert_tf.finetuning import finetuning, results_writer
+        from albert_tf.finetuning import finetuning, results_writer, sweep
 
         flags_lib.split_cpu(flag_values)
-        with flags_lib.exiting_early():
-            results = finetuning.fine_tune(
+        model_dir = flag_values.model_dir
+        cache_dir = flag_values.cache_dir or finetuning.default_cache_dir(model_dir)
+        options = finetuning.FineTuningOptions(
+            flag_values.strategy,
+            flag_values.tpu,
+            flag_values.weights,
+            flag_values.use_previous_checkpoint,
+            profile_steps,
+        )
+
+        def fine_tune(
+            config: config_lib.Config, folder: str, num_seeds: int = 1
+        ) -> dict[str, Any]:
+            return finetuning.fine_tune(
                 config,
                 flag_values.init_checkpoint,
                 flag_values.data_dir,
-                flag_values.model_dir,
-                flag_values.cache_dir,
-                flag_values.seeds,
-                finetuning.FineTuningOptions(
-                    flag_values.strategy,
-                    flag_values.tpu,
-                    flag_values.weights,
-                    flag_values.use_previous_checkpoint,
-                    profile_steps,
-                ),
+                folder,
+                cache_dir,
+                num_seeds,
+                options,
             )
+
+        with flags_lib.exiting_early():
+            if flag_values.sweep:
+                tried = sweep.parse(flag_values.sweep, config)
+                config = sweep.choose(tried, config, model_dir, fine_tune)
+            results = fine_tune(config, model_dir, flag_values.seeds)
     lines = results_writer.summary_lines(results)
     print("\n".join([*lines, f"results are in {flag_values.model_dir}"]))
 

@@ -62,7 +62,7 @@ def fine_tune(
     init_checkpoint: str,
     data_dir: str,
     model_dir: str,
-    cache_dir: str | None = None,
+    cache_dir: str = "",
     num_seeds: int = 1,
     options: FineTuningOptions = FineTuningOptions(),
 ) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def fine_tune(
       init_checkpoint: as `initialization.read_pretrained_run` takes it.
       data_dir: the task's files.
       model_dir: directory to write to; with several seeds, a directory for each in it.
-      cache_dir: keeps features; default: MODEL_DIR/features.
+      cache_dir: keeps features; empty means `features` in `model_dir`.
       num_seeds: number of runs; their seeds count up from `train.seed`.
       options: devices and what to profile.
 
@@ -87,8 +87,7 @@ def fine_tune(
       preemption.Stopped: the process was asked to end, and has saved.
       strategies.WorkerLostError: another worker of the run is lost.
     """
-    if cache_dir is None:
-        cache_dir = os.path.join(model_dir, "features")
+    cache_dir = cache_dir or default_cache_dir(model_dir)
     strategy = strategies.create_strategy(options.strategy, options.tpu)
     strategies.check_python_batches(strategy)
     is_chief = strategies.is_chief(strategy)
@@ -148,6 +147,11 @@ def fine_tune(
         if num_seeds == 1:
             return results[0][1]
         return results_writer.summarize_seeds(model_dir, results, is_chief)
+
+
+def default_cache_dir(model_dir: str) -> str:
+    """Returns where a run keeps the features of its data."""
+    return os.path.join(model_dir, "features")
 
 
 def _check_num_lengths(task: base.Task) -> None:

@@ -1,0 +1,95 @@
+"""A setting of fine-tuning, chosen by a run with each of some values."""
+
+import dataclasses
+import os
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files
+from albert_tf.finetuning import results_writer
+
+SWEEP_FILE = "sweep.json"
+_FOLDER = "sweep"
+
+# Fine-tunes in a directory, and returns the content of results.json.
+FineTune = Callable[[config_lib.Config, str], Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A setting, such as "optimizer.learning_rate", and the values to try, as text."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+def parse(text: str, config: config_lib.Config) -> Sweep:
+    """Parses `key.sub=value,value`.
+
+    Args:
+      text: as --sweep is given.
+      config: the recipe, which must take each of the values.
+
+    Raises:
+      ValueError: it has another form, or the recipe has no such setting or value.
+    """
+    key, _, values = text.partition("=")
+    sweep = Sweep(key, tuple(dict.fromkeys(values.split(","))))
+    if len(sweep.values) < 2 or not all(sweep.values):
+        raise ValueError(
+            "--sweep must name a setting and two values or more, such as "
+            f"optimizer.learning_rate=1e-4,3e-4,1e-3; received {text!r}"
+        )
+    for value in sweep.values:
+        _with_value(config, sweep, value)
+    return sweep
+
+
+def choose(
+    sweep: Sweep, config: config_lib.Config, model_dir: str, fine_tune: FineTune
+) -> config_lib.Config:
+    """Returns a recipe with the value whose run has the best score.
+
+    The score is that of the split which selects the checkpoint, by `best_metric`; of
+    equal ones the first value is taken. Writes sweep.json, and prints a line.
+
+    Args:
+      sweep: the setting and its values.
+      config: the recipe.
+      model_dir: gets a directory for each value in `sweep`.
+      fine_tune: runs one seed, or continues its run.
+
+    Raises:
+      ValueError: no split selects.
+      Others: as `fine_tune`.
+    """
+    scores = {}
+    for value in sweep.values:
+        folder = os.path.join(model_dir, _FOLDER, urllib.parse.quote(value, safe=""))
+        results = fine_tune(_with_value(config, sweep, value), folder)
+        scores[value] = results["best_value"]
+        if scores[value] is None:
+            raise ValueError(
+                "--sweep needs examples to choose a value by, and no split of the task "
+                f"{config.task.name} has any; keep some of the training examples with "
+                "--set task.selection_fraction=0.1"
+            )
+    best = max(scores, key=scores.__getitem__)
+    metric, split = results["best_metric"], results["selected_on"]
+    found = {"setting": sweep.key, "best_metric": metric, "selected_on": split}
+    path = os.path.join(model_dir, SWEEP_FILE)
+    files.write_json(path, {**found, "scores": scores, "best": best})
+    shown = [
+        f"{value}: {results_writer.format_metric(metric, score)}"
+        for value, score in scores.items()
+    ]
+    print(f"{sweep.key}={best} has the best {metric} on {split} ({', '.join(shown)})")
+    return _with_value(config, sweep, best)
+
+
+def _with_value(
+    config: config_lib.Config, sweep: Sweep, value: str
+) -> config_lib.Config:
+    return config_io.override(config, [f"{sweep.key}={value}"])

@@ -1,0 +1,105 @@
+"""A swept setting: what is tried, chosen, written, and refused."""
+
+import json
+
+import pytest
+
+from albert_tf import finetune
+from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, task_config
+from albert_tf.finetuning import sweep
+from tests.support import binaries, small_task
+
+RECIPE = config_lib.Config(task=task_config.TaskConfig(name="cola"))
+RATES = sweep.Sweep("optimizer.learning_rate", ("1e-4", "3e-4", "1e-3"))
+
+
+def _fine_tune(scores, seen):
+    """Pretends to train: the scores by learning rate; notes recipe and directory."""
+
+    def run(config, folder):
+        seen.append((config.optimizer.learning_rate, folder))
+        return {
+            "best_value": scores[config.optimizer.learning_rate],
+            "best_metric": "accuracy",
+            "selected_on": "selection",
+        }
+
+    return run
+
+
+def test_the_value_with_the_best_score_is_taken(tmp_path, capsys):
+    seen = []
+    run = _fine_tune({1e-4: 0.5, 3e-4: 0.75, 1e-3: 0.625}, seen)
+    config = sweep.choose(RATES, RECIPE, str(tmp_path), run)
+    assert config == config_io.override(RECIPE, ["optimizer.learning_rate=3e-4"])
+    assert config.optimizer.learning_rate == 3e-4
+    assert seen == [
+        (1e-4, f"{tmp_path}/sweep/1e-4"),
+        (3e-4, f"{tmp_path}/sweep/3e-4"),
+        (1e-3, f"{tmp_path}/sweep/1e-3"),
+    ]
+    assert json.loads((tmp_path / "sweep.json").read_text()) == {
+        "setting": "optimizer.learning_rate",
+        "best_metric": "accuracy",
+        "selected_on": "selection",
+        "scores": {"1e-4": 0.5, "3e-4": 0.75, "1e-3": 0.625},
+        "best": "3e-4",
+    }
+    assert capsys.readouterr().out == (
+        "optimizer.learning_rate=3e-4 has the best accuracy on selection "
+        "(1e-4: 50.00, 3e-4: 75.00, 1e-3: 62.50)\n"
+    )
+
+
+def test_of_equal_scores_the_first_is_taken(tmp_path):
+    run = _fine_tune({1e-4: 0.25, 3e-4: 0.5, 1e-3: 0.5}, [])
+    config = sweep.choose(RATES, RECIPE, str(tmp_path), run)
+    assert config.optimizer.learning_rate == 3e-4
+
+
+def test_without_a_split_to_choose_by_it_is_refused(tmp_path):
+    run = _fine_tune(dict.fromkeys((1e-4, 3e-4, 1e-3)), [])
+    with pytest.raises(ValueError, match="--set task.selection_fraction=0.1"):
+        sweep.choose(RATES, RECIPE, str(tmp_path), run)
+    assert not (tmp_path / "sweep.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("optimizer.learning_rate", "two values or more"),
+        ("optimizer.learning_rate=1e-4", "two values or more"),
+        ("optimizer.learning_rate=1e-4,1e-4", "two values or more"),
+        ("optimizer.learning_rate=1e-4,", "two values or more"),
+        ("optimizer.learning_rate=1e-4,fast", "optimizer.learning_rate must be a num"),
+        ("optimizer.rate=1e-4,3e-4", "optimizer.rate"),
+    ],
+)
+def test_malformed_sweeps_are_refused(text, rule):
+    with pytest.raises(ValueError, match=rule):
+        sweep.parse(text, RECIPE)
+
+
+@pytest.mark.slow
+def test_the_command_trains_with_what_was_chosen(tmp_path, capsys):
+    pretrained = small_task.write_pretrained(tmp_path / "origin", "model.num_layers=1")
+    table = small_task.write_table(tmp_path / "table")
+    arguments = small_task.arguments(
+        pretrained, table, tmp_path / "run", "task.selection_fraction=0.4"
+    )
+    # With a rate of almost 0 nothing is learnt.
+    rates = "--sweep=optimizer.learning_rate=1e-12,0.01"
+    binaries.run(finetune, *arguments, rates)
+    assert "optimizer.learning_rate=0.01 has the best acc" in capsys.readouterr().out
+    config = config_io.read(str(tmp_path / "run" / "config.json"))
+    assert config.optimizer.learning_rate == 0.01
+    scores = {}
+    for rate in ("1e-12", "0.01"):
+        path = tmp_path / "run" / "sweep" / rate / "results.json"
+        scores[rate] = json.loads(path.read_text())["best_value"]
+    found = json.loads((tmp_path / "run" / "sweep.json").read_text())
+    assert (found["scores"], found["selected_on"]) == (scores, "train-share")
+    assert scores["0.01"] > scores["1e-12"]
+    # The features are computed once.
+    assert not (tmp_path / "run" / "sweep" / "0.01" / "features").exists()
