@@ -93,7 +93,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     with cli.user_errors():
         cli.refuse_arguments(argv)
         source, target = formats.locate(
-            flag_values["from"].value, flag_values.to, flag_values.download
+            str(flag_values["from"].value), flag_values.to, flag_values.download
         )
         for location in (source, target):
             cli.require_extra("interchange", *_PACKAGES.get(location.format, ()))

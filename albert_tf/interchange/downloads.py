@@ -6,11 +6,11 @@ not fetched again, and needs no network.
 
 from albert_tf.interchange import (
     archive_download,
+    download_plan,
     formats,
     hub_download,
     kaggle_download,
 )
-from albert_tf.interchange.download_plan import Say
 
 _FETCH = {
     "hf": hub_download.fetch,
@@ -19,7 +19,9 @@ _FETCH = {
 }
 
 
-def fetch(found: formats.Location, revision: str, say: Say) -> formats.Location:
+def fetch(
+    found: formats.Location, revision: str, say: download_plan.Say
+) -> formats.Location:
     """Fetches a model, unless it was fetched before.
 
     Args:

@@ -12,6 +12,8 @@ from huggingface_hub import constants, errors
 from albert_tf.core import failures
 from albert_tf.interchange import download_plan, hugging_face_files
 
+# This project sends no figures of its use, and its clients are to send none.
+constants.HF_HUB_DISABLE_TELEMETRY = True
 _DESCRIPTIONS = (
     hugging_face_files.CONFIG,
     hugging_face_files.VOCAB,

@@ -27,8 +27,8 @@ def build(vocab: bytes, lower_case: bool) -> bytes:
     if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:
         raise ValueError(
             "the vocabulary must be a unigram model of SentencePiece, as ALBERT's is, "
-            "for a tokenizer.json; this model's is of another kind. Convert it to tf1 "
-            "or run instead"
+            "for a tokenizer.json; that of this model is of another kind, so that "
+            "nothing can be written"
         )
     native = tokenizer_lib.Tokenizer(vocab)
     tokenizer = tokenizers.Tokenizer(

@@ -68,6 +68,7 @@ def test_published_weights_are_served_by_the_four_commands_of_the_page(
         )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.startswith("fetching 4 files, ")
+    assert not [path for path in hub.asked if "agent" in path]  # the client's own
     _write_reviews(tmp_path / "reviews")
     for command in others:
         # In this process, which has imported TensorFlow.

@@ -9,6 +9,8 @@ import re
 import threading
 from collections.abc import Iterator
 
+# Nothing listens there, so that every connection is refused.
+NOWHERE = "http://127.0.0.1:9"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 _HUB = re.compile(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/?]+))?(?:\?.*)?")
 _FILE = re.compile(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
