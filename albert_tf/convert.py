@@ -1,26 +1,32 @@
-"""Converts models from and to other formats, weight by weight.
+r"""Converts models from and to other formats, weight by weight.
 
-python -m albert_tf.convert --from=hf:albert-base-v2 --to=run:albert_base
+python -m albert_tf.convert --from=hf:albert/albert-base-v2 --download \
+    --to=run:albert_base
 python -m albert_tf.convert --from=run:albert_base --to=keras:preset
 
 Formats: run (a run directory of albert_tf.pretrain or albert_tf.finetune), tf1 (a
 checkpoint of ALBERT's authors), albert_zh (brightmart's, read only), hf (Hugging Face
-transformers, safetensors) and keras (a preset of KerasHub).
+transformers, safetensors) and keras (a preset of KerasHub). With --download the PATH of
+hf, keras and tf1 is the name of a published model, which is fetched.
 """
 
+import functools
 from collections.abc import Sequence
 
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io, files
+from albert_tf.core import config as config_lib
 from albert_tf.interchange import formats, portable
 
 # What the formats need besides the package itself.
 _PACKAGES = {
-    "hf": ("safetensors", "tokenizers"),
-    "keras": ("keras", "keras_hub", "keras_nlp"),
+    "hf": ("huggingface_hub", "safetensors", "tokenizers"),
+    "keras": ("kagglehub", "keras", "keras_hub", "keras_nlp"),
 }
+# Settings that are those of the model, whatever the recipe says.
+_OF_MODEL = ("model.", "data.lower_case=")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -36,6 +42,20 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         None,
         "FORMAT:DIRECTORY, new or empty. FORMAT is one of "
         f"{', '.join(formats.WRITTEN)}.",
+        flag_values,
+    )
+    flags.DEFINE_bool(
+        "download",
+        False,
+        "Fetches the model that --from names, such as hf:albert/albert-base-v2, "
+        "keras:albert_base_en_uncased or tf1:albert_base_v2.",
+        flag_values,
+    )
+    flags.DEFINE_string(
+        "revision",
+        "",
+        "With --download: of hf a branch, tag or commit, of keras the number of a "
+        "version, of tf1 the SHA-256 that the archive must have.",
         flag_values,
     )
     flags.DEFINE_string(
@@ -72,11 +92,15 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Converts what the flags say."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
-        source, target = str(flag_values["from"].value), flag_values.to
-        formats.locate(source, target)
-        for name, packages in _PACKAGES.items():
-            if f"{name}:" in (source[: len(name) + 1], target[: len(name) + 1]):
-                cli.require_extra("interchange", *packages)
+        source, target = formats.locate(
+            str(flag_values["from"].value), flag_values.to, flag_values.download
+        )
+        for location in (source, target):
+            cli.require_extra("interchange", *_PACKAGES.get(location.format, ()))
+        if flag_values.revision and not flag_values.download:
+            raise ValueError(
+                "--revision says what to fetch: pass --download too, or omit it"
+            )
         vocab_path = flag_values.vocab_model
         if vocab_path and not files.exists(vocab_path):
             raise ValueError(f"--vocab_model must be a file; there is no {vocab_path}")
@@ -84,15 +108,43 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             vocab_path=vocab_path,
             kind=flag_values.head,
             labels=tuple(flag_values.labels),
-            recipe=config_io.load(flag_values.config, flag_values.set),
+            recipe=_recipe(flag_values.config, flag_values.set, target),
             weights=flag_values.weights,
         )
-        # Imported here: TensorFlow takes seconds, and flags and files were checked
-        # first.
+        # Imported here: the clients and TensorFlow take seconds, and flags and files
+        # were checked first.
+        if flag_values.download:
+            from albert_tf.interchange import downloads
+
+            say = functools.partial(print, flush=True)
+            source = downloads.fetch(source, flag_values.revision, say)
         from albert_tf.interchange import conversion
 
-        lines = conversion.convert(source, target, options)
+        lines = conversion.convert(str(source), str(target), options)
     print("\n".join(lines))
+
+
+def _recipe(
+    path: str, overrides: Sequence[str], target: formats.Location
+) -> config_lib.Config:
+    """Returns the settings of a new run that the model does not have.
+
+    Raises:
+      ValueError: a setting does not exist, or nothing would come of it.
+    """
+    recipe = config_io.load(path, overrides)
+    if (path or overrides) and target.format != formats.NATIVE:
+        raise ValueError(
+            "--config and --set are the settings of a new run, --to=run:DIRECTORY; "
+            f"received --to={target}. Omit them"
+        )
+    for override in overrides:
+        if override.startswith(_OF_MODEL):
+            raise ValueError(
+                "--set changes the settings that the model does not have; received "
+                f"{override}, which is that of the model. Omit it"
+            )
+    return recipe
 
 
 if __name__ == "__main__":

@@ -112,7 +112,8 @@ def complete_folder(path: str) -> Iterator[str]:
     """Yields the directory to fill; it appears as `path` when the block ends.
 
     A remote directory is filled in place: it would be renamed file by file, and one
-    transient error on the way would leave it in two parts.
+    transient error on the way would leave it in two parts. After an error in the block
+    parents that were made for a local one are removed again.
 
     Args:
       path: a new or empty directory.
@@ -123,6 +124,7 @@ def complete_folder(path: str) -> Iterator[str]:
         yield path
         return
     temporary = f"{path}.incomplete"
+    parents = _missing_parents(path)
     shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
     os.makedirs(temporary)
     try:
@@ -132,6 +134,17 @@ def complete_folder(path: str) -> Iterator[str]:
         os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        for parent in parents:
+            with contextlib.suppress(OSError):  # the directory is in it, or others are
+                os.rmdir(parent)
+
+
+def _missing_parents(path: str) -> list[str]:
+    """Returns the parents that do not exist, the innermost first."""
+    parents = []
+    while (path := os.path.dirname(path)) and not os.path.exists(path):
+        parents.append(path)
+    return parents
 
 
 def exists(path: str) -> bool:

@@ -100,6 +100,7 @@ def _read_config(path: str) -> config_lib.ModelConfig:
     settings.choice("ln_type", {"postln": "postln"}, "postln")
     hidden_size = settings.integer("hidden_size")
     return settings.model_config(
+        io.KEYS,
         vocab_size=settings.integer("vocab_size"),
         embedding_size=hidden_size,
         hidden_size=hidden_size,

@@ -9,8 +9,8 @@ import os
 from albert_tf.core import config as config_lib
 from albert_tf.core import files
 from albert_tf.interchange import hugging_face_config as hf_config
-from albert_tf.interchange import hugging_face_weights as hf_weights
 from albert_tf.interchange import (
+    hugging_face_files,
     io,
     layer_groups,
     portable,
@@ -19,8 +19,7 @@ from albert_tf.interchange import (
     weight_map,
     weight_names,
 )
-
-_VOCAB_FILE = "spiece.model"
+from albert_tf.interchange import hugging_face_weights as hf_weights
 
 
 def read(
@@ -36,13 +35,13 @@ def read(
     Raises:
       ValueError: it is damaged, or of another architecture.
     """
-    config_path = os.path.join(path, hf_config.CONFIG_FILE)
+    config_path = os.path.join(path, hugging_face_files.CONFIG)
     values = io.read_json(config_path)
     config = hf_config.read_model(values, config_path)
     paths = hf_weights.paths_in(path)
     weight_files.require_size(config, config_path, paths)
     external = hf_weights.read(paths)
-    weights_path = os.path.join(path, hf_weights.WEIGHTS_FILE)
+    weights_path = os.path.join(path, hugging_face_files.WEIGHTS)
     prefix = "albert." if any(name.startswith("albert.") for name in external) else ""
     external = hf_weights.untied(external, prefix, weights_path, report)
     head = hf_config.read_head(values, external, options, config_path)
@@ -62,7 +61,9 @@ def read(
         report,
     )
     vocab = io.choose_vocab(
-        options.vocab_path, os.path.join(path, _VOCAB_FILE), config.vocab_size
+        options.vocab_path,
+        os.path.join(path, hugging_face_files.VOCAB),
+        config.vocab_size,
     )
     return portable.PortableModel(
         config=config,
@@ -102,7 +103,9 @@ def write(
         report.say(f"  {name} has no counterpart here: the identity, for E = H")
     hf_weights.write(folder, external)
     hf_config.write(folder, class_name, config, layout.num_groups, head)
-    if model.vocab is not None:
+    if model.vocab is None:
+        report.lacks_vocab(hugging_face_files.VOCAB)
+    else:
         _write_tokenizer(model.vocab, model.lower_case, config, folder)
 
 
@@ -130,7 +133,7 @@ def _supported(
 def _write_tokenizer(
     vocab: bytes, lower_case: bool, config: config_lib.ModelConfig, folder: str
 ) -> None:
-    files.write_bytes(os.path.join(folder, _VOCAB_FILE), vocab)
+    files.write_bytes(os.path.join(folder, hugging_face_files.VOCAB), vocab)
     files.write_bytes(
         os.path.join(folder, tokenizer_json.FILE),
         tokenizer_json.build(vocab, lower_case),

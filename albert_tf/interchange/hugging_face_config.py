@@ -11,10 +11,14 @@ import numpy as np
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import files, short_repr
-from albert_tf.interchange import io, layer_groups, portable, weight_map
+from albert_tf.interchange import (
+    hugging_face_files,
+    io,
+    layer_groups,
+    portable,
+    weight_map,
+)
 
-CONFIG_FILE = "config.json"
-_TOKENIZER_FILE = "tokenizer_config.json"
 # "gelu" is the exact form there, and the tanh form in the original.
 _ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
@@ -59,6 +63,7 @@ def read_model(values: Mapping[str, Any], path: str) -> config_lib.ModelConfig:
     num_groups = settings.integer("num_hidden_groups", 1)
     # The defaults are those of transformers.
     return settings.model_config(
+        io.KEYS,
         vocab_size=settings.integer("vocab_size", 30000),
         embedding_size=settings.integer("embedding_size", 128),
         hidden_size=settings.integer("hidden_size", 4096),
@@ -74,7 +79,7 @@ def read_model(values: Mapping[str, Any], path: str) -> config_lib.ModelConfig:
         initializer_range=settings.number("initializer_range", 0.02),
         layer_norm_epsilon=settings.number("layer_norm_eps", 1e-12),
         **layer_groups.sharing_settings(
-            num_layers, num_groups, layer_groups.by_division, path
+            num_layers, num_groups, layer_groups.by_division, path, io.KEYS
         ),
     )
 
@@ -109,7 +114,7 @@ def read_head(
         return portable.TaskHeadConfig("span")
     if "classifier.weight" not in weights:
         return None
-    num_classes = weight_map.num_rows(weights, "classifier.weight")
+    num_classes = weight_map.num_rows(weights, "classifier.weight", path)
     if class_name == CLASSES["multiple_choice"]:
         return portable.TaskHeadConfig("multiple_choice", dropout_rate=dropout_rate)
     if class_name == CLASSES["token_classification"]:
@@ -123,7 +128,7 @@ def read_head(
         return portable.TaskHeadConfig("regression", dropout_rate=dropout_rate)
     else:
         kind = "classification"
-    labels = options.class_labels(num_classes, _labels(values, num_classes))
+    labels = options.class_labels(num_classes, path, _labels(values, num_classes))
     return portable.TaskHeadConfig(kind, labels, dropout_rate)
 
 
@@ -142,7 +147,7 @@ def read_lower_case(folder: str) -> bool:
     Raises:
       ValueError: it does not strip accents.
     """
-    path = os.path.join(folder, _TOKENIZER_FILE)
+    path = os.path.join(folder, hugging_face_files.TOKENIZER)
     if not files.exists(path):
         return True
     # Leniently: model_max_length may be 10 to the power of 30.
@@ -169,7 +174,7 @@ def write(
       head: of a fine-tuned model.
     """
     files.write_json(
-        os.path.join(folder, CONFIG_FILE),
+        os.path.join(folder, hugging_face_files.CONFIG),
         {
             "architectures": [class_name],
             "model_type": "albert",
@@ -219,7 +224,7 @@ def _head_config(head: portable.TaskHeadConfig | None) -> dict[str, Any]:
 def write_tokenizer(folder: str, lower_case: bool, max_length: int) -> None:
     """Writes tokenizer_config.json."""
     files.write_json(
-        os.path.join(folder, _TOKENIZER_FILE),
+        os.path.join(folder, hugging_face_files.TOKENIZER),
         {
             "tokenizer_class": "AlbertTokenizer",
             "do_lower_case": lower_case,

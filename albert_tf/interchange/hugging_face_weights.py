@@ -14,12 +14,15 @@ import safetensors.numpy
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import files, short_repr
-from albert_tf.interchange import io, layer_groups, portable, weight_map
+from albert_tf.interchange import (
+    hugging_face_files,
+    io,
+    layer_groups,
+    portable,
+    weight_map,
+)
 
-WEIGHTS_FILE = "model.safetensors"
 _SUFFIX = ".safetensors"
-INDEX_FILE = "model.safetensors.index.json"
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _MAPPING_IN = "encoder.embedding_hidden_mapping_in"
 _TIED_TABLE = "predictions.decoder.weight"
 _TIED_BIAS = "predictions.decoder.bias"
@@ -41,8 +44,8 @@ def paths_in(folder: str) -> list[str]:
     Raises:
       ValueError: a file is missing.
     """
-    index_path = os.path.join(folder, INDEX_FILE)
-    file_names = [WEIGHTS_FILE]
+    index_path = os.path.join(folder, hugging_face_files.INDEX)
+    file_names = [hugging_face_files.WEIGHTS]
     if files.exists(index_path):
         names = io.read_json(index_path).get("weight_map")
         found = list(names.values()) if isinstance(names, dict) else []
@@ -55,15 +58,8 @@ def paths_in(folder: str) -> list[str]:
     paths = [os.path.join(folder, file_name) for file_name in file_names]
     for path in paths:
         if not files.exists(path):
-            pickled = io.find_any(folder, *_PICKLES)
-            hint = (
-                f" It holds {pickled}, a pickle, which can run any program and is "
-                "never opened here: save it again in transformers, whose "
-                "save_pretrained writes safetensors."
-                if pickled
-                else ""
-            )
-            raise ValueError(f"there is no {path}.{hint}")
+            remedy = hugging_face_files.remedy(files.names(folder))
+            raise ValueError(f"there is no {path}. {remedy}")
     return paths
 
 
@@ -97,7 +93,7 @@ def read(paths: Sequence[str]) -> dict[str, np.ndarray]:
 def write(folder: str, external: Mapping[str, np.ndarray]) -> None:
     """Writes model.safetensors."""
     files.write_bytes(
-        os.path.join(folder, WEIGHTS_FILE),
+        os.path.join(folder, hugging_face_files.WEIGHTS),
         safetensors.numpy.save(dict(external), metadata={"format": "pt"}),
     )
 

@@ -2,6 +2,7 @@
 
 import fnmatch
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,8 +24,24 @@ def read_json(path: str, lenient: bool = False) -> dict[str, Any]:
       ValueError: the file is missing or damaged.
     """
     if not files.exists(path):
-        raise ValueError(f"there is no {path}; a model of this format has one")
+        folder, name = os.path.split(path)
+        other = find_any(folder or ".", "*.json")
+        hint = f". If {other} there is that file, rename it to {name}" if other else ""
+        raise ValueError(f"there is no {path}; a model of this format has one{hint}")
     return strict_json.load_object(path, lenient)
+
+
+# What the original calls settings, and after it albert_zh and transformers.
+KEYS = {
+    "num_layers": "num_hidden_layers",
+    "num_groups": "num_hidden_groups",
+    "num_inner_groups": "inner_group_num",
+    "num_heads": "num_attention_heads",
+    "max_positions": "max_position_embeddings",
+    "hidden_dropout_rate": "hidden_dropout_prob",
+    "attention_dropout_rate": "attention_probs_dropout_prob",
+    "layer_norm_epsilon": "layer_norm_eps",
+}
 
 
 class JsonFields:
@@ -79,16 +96,25 @@ class JsonFields:
             )
         return choices[value]
 
-    def model_config(self, **settings: Any) -> config_lib.ModelConfig:
+    def model_config(
+        self, keys: Mapping[str, str], **settings: Any
+    ) -> config_lib.ModelConfig:
         """The configuration of a model with these settings.
 
+        Args:
+          keys: what the file calls settings, where the names differ.
+          **settings: of the model.
+
         Raises:
-          ValueError: a setting does not hold its rule; names the file.
+          ValueError: a setting does not hold its rule; names the file and its keys.
         """
         try:
             return config_lib.ModelConfig(**settings)
         except ValueError as error:
-            raise ValueError(f"{self._path}: {error}") from error
+            message = re.sub(
+                r"\bmodel\.(\w+)", lambda name: keys.get(name[1], name[1]), str(error)
+            )
+            raise ValueError(f"{self._path}: {message}") from error
 
 
 def is_file_name(value: object, suffix: str) -> bool:
@@ -101,8 +127,13 @@ def is_file_name(value: object, suffix: str) -> bool:
     )
 
 
-def find(folder: str, *patterns: str) -> str | None:
+def find(folder: str, *patterns: str, otherwise: str = "") -> str | None:
     """The path of the file that matches the first pattern with a match, or None.
+
+    Args:
+      folder: where to look.
+      *patterns: of names.
+      otherwise: what the user may do where several match, beside removing some.
 
     Raises:
       ValueError: several files match it.
@@ -114,6 +145,7 @@ def find(folder: str, *patterns: str) -> str | None:
             raise ValueError(
                 f"{folder} must hold one file {pattern}; it holds "
                 f"{', '.join(matching)}. Keep the one that belongs to the model"
+                f"{otherwise}"
             )
         if matching:
             return os.path.join(folder, matching[0])

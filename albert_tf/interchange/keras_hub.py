@@ -29,6 +29,18 @@ _VOCAB_FILE = os.path.join("assets", "tokenizer", "vocabulary.spm")
 _CLASS = "AlbertBackbone"
 _PROJECTION = ("embedding_projection/kernel", "embedding_projection/bias")
 _KINDS = ("classification", "regression")
+# What config.json calls settings, where the names differ.
+_KEYS = {
+    "vocab_size": "vocabulary_size",
+    "embedding_size": "embedding_dim",
+    "hidden_size": "hidden_dim",
+    "num_inner_groups": "num_inner_repetitions",
+    "intermediate_size": "intermediate_dim",
+    "max_positions": "max_sequence_length",
+    "type_vocab_size": "num_segments",
+    "hidden_dropout_rate": "dropout",
+    "attention_dropout_rate": "dropout",
+}
 
 
 def read(
@@ -47,6 +59,9 @@ def read(
     config_path = os.path.join(path, CONFIG_FILE)
     config = _read_config(config_path)
     task = preset.read_task(path)
+    if task is not None and preset.is_untrained(path, task):
+        report.say(f"  {task.class_name} has no weights of its own: the backbone alone")
+        task = None
     stored = preset.find_weights(path, task)
     weight_files.require_size(config, config_path, stored.files)
     head = _read_head(config, task, stored, options)
@@ -91,12 +106,8 @@ def write(
             "  no counterpart, omitted: model.attention_dropout_rate; its dropout is "
             "that of the hidden states everywhere"
         )
-    if model.vocab is None:
-        raise ValueError(
-            "a preset needs a vocabulary, and none was found beside the model: pass "
-            "--vocab_model=FILE, the SentencePiece model that belongs to it"
-        )
-    network = _build(config, layout.num_groups, parts, head, model.vocab)
+    vocab = model.vocab_for("a preset")
+    network = _build(config, layout.num_groups, parts, head, vocab)
     entries = keras_hub_names.entries_of(config, parts, head)
     external = weight_map.to_external(entries, model.weights, report)
     if config.embedding_size == config.hidden_size:
@@ -178,7 +189,7 @@ def _read_head(
     rate = task.dropout_rate
     if task.num_classes == 1:
         return portable.TaskHeadConfig("regression", dropout_rate=rate)
-    labels = options.class_labels(task.num_classes)
+    labels = options.class_labels(task.num_classes, stored.head)
     return portable.TaskHeadConfig("classification", labels, rate)
 
 
@@ -297,6 +308,7 @@ def _read_config(path: str) -> config_lib.ModelConfig:
     num_groups = settings.integer("num_groups", 1)
     rate = settings.number("dropout", 0.0)
     return settings.model_config(
+        _KEYS,
         vocab_size=settings.integer("vocabulary_size"),
         embedding_size=settings.integer("embedding_dim"),
         hidden_size=settings.integer("hidden_dim"),
@@ -309,7 +321,7 @@ def _read_config(path: str) -> config_lib.ModelConfig:
         hidden_dropout_rate=rate,
         attention_dropout_rate=rate,
         **layer_groups.sharing_settings(
-            num_layers, num_groups, layer_groups.by_equal_parts, path
+            num_layers, num_groups, layer_groups.by_equal_parts, path, _KEYS
         ),
     )
 

@@ -79,6 +79,15 @@ def read_task(folder: str) -> Task | None:
     return Task(class_name, num_classes, dropout_rate)
 
 
+def is_untrained(folder: str, task: Task) -> bool:
+    """Returns whether a preset names a masked LM whose head it has no weights of.
+
+    KerasHub initializes the head then. Of a classifier it would be useless.
+    """
+    has_weights = files.exists(os.path.join(folder, _TASK_WEIGHTS))
+    return task.class_name == MASKED_LM and not has_weights
+
+
 def inner_config(values: dict[str, Any], path: str) -> dict[str, Any]:
     """Returns the arguments of a saved object of Keras.
 

@@ -4,7 +4,7 @@ They number the blocks by group and by index within the group. Each library has 
 rule for the group of a layer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from albert_tf.core import config as config_lib
@@ -90,6 +90,7 @@ def sharing_settings(
     num_groups: int,
     group_of_layer: GroupOfLayer,
     where: str,
+    keys: Mapping[str, str],
 ) -> dict[str, Any]:
     """The settings of `ModelConfig` that are equivalent to groups of layers.
 
@@ -98,19 +99,22 @@ def sharing_settings(
       num_groups: the number of groups.
       group_of_layer: the library's.
       where: path of the library's configuration, for errors.
+      keys: what it calls settings, where the names differ.
 
     Raises:
       ValueError: no settings give these groups.
     """
+    layers_key = keys.get("num_layers", "num_layers")
+    groups_key = keys.get("num_groups", "num_groups")
     if not 1 <= num_groups <= num_layers:
         raise ValueError(
-            f"{where} must have between one and as many groups as layers; received "
-            f"{num_groups} groups and {num_layers} layers"
+            f"{where}: {groups_key} must be from 1 to {layers_key}; received "
+            f"{num_groups} and {num_layers}"
         )
     if num_layers > config_lib.MAX_BLOCK_APPLICATIONS:
         raise ValueError(
-            f"{where} must have at most {config_lib.MAX_BLOCK_APPLICATIONS:,} layers; "
-            f"received {num_layers:,}"
+            f"{where}: {layers_key} must be at most "
+            f"{config_lib.MAX_BLOCK_APPLICATIONS:,}; received {num_layers:,}"
         )
     external = [
         group_of_layer(layer, num_layers, num_groups) for layer in range(num_layers)
@@ -118,9 +122,10 @@ def sharing_settings(
     native = [layer * num_groups // num_layers for layer in range(num_layers)]
     if external != native:
         raise ValueError(
-            f"{where} has {num_groups} groups of {num_layers} layers, which its "
-            f"library divides as {short_repr.shown(external)}; here they are divided "
-            f"as {short_repr.shown(native)}"
+            f"{where}: {groups_key} and {layers_key} make {num_groups} groups of "
+            f"{num_layers} layers, which its library divides as "
+            f"{short_repr.shown(external)}; here they are divided as "
+            f"{short_repr.shown(native)}"
         )
     if num_groups == num_layers > 1:
         return {"sharing": "none"}

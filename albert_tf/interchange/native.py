@@ -152,22 +152,40 @@ def _write_pretraining(
     config: config_lib.Config,
     report: weight_map.ConversionReport,
 ) -> None:
-    vocab = _vocab(model)
+    if config.task.name:
+        raise ValueError(
+            "a model without a head becomes a run of pre-training, whose recipe has no "
+            f"task.name; --config has {config.task.name!r}. Give that recipe to "
+            "albert_tf.finetune afterwards"
+        )
     network = pretraining_model.build_pretraining_model(config.model, config.train.seed)
     _assign(network, model, report)
-    adam = _optimizer(config, network)
-    if model.moments is not None:
-        _assign_moments(adam, network, model.moments)
-        adam.iterations.assign(model.step)
-    objective = objectives.PretrainingObjective(config.data.pair_loss)
-    state = loops.TrainState(objective, config.train.num_streams or 1)
-    state.row_step.assign(model.step)
-    parts = {"model": network, "optimizer": adam, "loop": state}
-    files.write_bytes(os.path.join(folder, schema.VOCAB_FILE), vocab)
+    parts: dict[str, object] = {"model": network}
+    if model.moments is None:
+        report.say(
+            "  weights only, without an optimizer's slots: other runs start from them "
+            "by --init_checkpoint; as --model_dir this one cannot be resumed"
+        )
+    else:
+        parts |= _training_state(network, model.moments, model.step, config)
+    files.write_bytes(os.path.join(folder, schema.VOCAB_FILE), model.vocab_for("a run"))
     _save(folder, parts, model.step)
     files.write_bytes(
         os.path.join(folder, schema.CONFIG_FILE), config_io.to_json(config).encode()
     )
+
+
+def _training_state(
+    network, moments: portable.Moments, step: int, config: config_lib.Config
+) -> dict[str, object]:
+    """The parts of a checkpoint from which training resumes."""
+    adam = _optimizer(config, network)
+    _assign_moments(adam, network, moments)
+    adam.iterations.assign(step)
+    objective = objectives.PretrainingObjective(config.data.pair_loss)
+    state = loops.TrainState(objective, config.train.num_streams or 1)
+    state.row_step.assign(step)
+    return {"optimizer": adam, "loop": state}
 
 
 def _write_task(
@@ -195,7 +213,7 @@ def _write_task(
     task = registry.create(settings, head.labels)
     network = _task_model(config, head)
     _assign(network, model, report)
-    run_dir.write(config, _vocab(model), task, _CONVERTED, "", folder)
+    run_dir.write(config, model.vocab_for("a run"), task, _CONVERTED, "", folder)
     _save(folder, {"model": network}, model.step)
     report.say(
         f'the task is "{settings.name}": fine-tuning, evaluation and export treat the '
@@ -206,15 +224,6 @@ def _write_task(
 def _save(folder: str, parts: Mapping[str, object], step: int) -> None:
     checkpointer = checkpointer_lib.Checkpointer(folder, 1, parts, is_chief=True)
     checkpointer.save(step, wait=True)
-
-
-def _vocab(model: portable.PortableModel) -> bytes:
-    if model.vocab is None:
-        raise ValueError(
-            "a run needs its vocabulary, and none was found beside the model: pass "
-            "--vocab_model=FILE, the SentencePiece model that belongs to it"
-        )
-    return model.vocab
 
 
 # ---- Networks ----

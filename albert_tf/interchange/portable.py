@@ -74,6 +74,20 @@ class PortableModel:
         order = (ENCODER, POOLER, MASKED_LM, SENTENCE_ORDER, HEAD)
         return tuple(part for part in order if part in present)
 
+    def vocab_for(self, what: str) -> bytes:
+        """Returns the vocabulary for what cannot be without one.
+
+        Raises:
+          ValueError: the model has none.
+        """
+        if self.vocab is None:
+            raise ValueError(
+                f"{what} needs the vocabulary of its model, and none was found beside "
+                "it: pass --vocab_model=FILE, the SentencePiece model that belongs to "
+                "it. With another vocabulary the weights are of no use"
+            )
+        return self.vocab
+
 
 def part_of(name: str) -> str:
     """The part that a weight belongs to."""
@@ -99,8 +113,13 @@ class ReadOptions:
     recipe: config_lib.Config = dataclasses.field(default_factory=config_lib.Config)
     weights: str = config_lib.WEIGHTS[0]
 
-    def class_labels(self, num_classes: int, default: tuple[str, ...] = ()):
+    def class_labels(self, num_classes: int, path: str, default: tuple[str, ...] = ()):
         """The names of the classes.
+
+        Args:
+          num_classes: number of classes of the head.
+          path: of the model, for errors.
+          default: the names that the format has; may be empty.
 
         Raises:
           ValueError: the user gave another number of names.
@@ -108,7 +127,7 @@ class ReadOptions:
         labels = self.labels or default or tuple(map(str, range(num_classes)))
         if len(labels) != num_classes:
             raise ValueError(
-                f"--labels must name each class of the head, {num_classes} in order; "
-                f"received {', '.join(labels)}"
+                f"--labels must name each class of the head of {path}, {num_classes} "
+                f"in order; received {', '.join(labels)}"
             )
         return labels

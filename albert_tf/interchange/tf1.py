@@ -39,12 +39,13 @@ def read(
       ValueError: it is damaged, or of another architecture.
     """
     prefix, folder = tf1_weights.locate(path)
+    tf1_weights.require_original(prefix, path)
     config_path = os.path.join(folder, CONFIG_FILE)
     config = read_config(config_path)
     paths = weight_files.of_checkpoint(prefix)
     weight_files.require_size(config, config_path, paths)
     external = tf1_weights.read_variables(prefix)
-    head = _find_head(external, options)
+    head = _find_head(external, options, prefix)
     parts = tf1_weights.pretrained_parts(external) + ((portable.HEAD,) if head else ())
     shapes = weight_names.shapes_of(config, parts, head)
     entries = tf1_weights.entries_of(config, parts, head)
@@ -66,7 +67,9 @@ def read(
                 for suffix in (_FIRST, _SECOND)
             )
         )
-    beside = io.find(folder, "*.model")
+    beside = None
+    if not options.vocab_path:
+        beside = io.find(folder, "*.model", otherwise=", or pass --vocab_model=FILE")
     vocab = io.choose_vocab(options.vocab_path, beside, config.vocab_size)
     return portable.PortableModel(
         config=config,
@@ -106,7 +109,9 @@ def write(
     state = f'model_checkpoint_path: "{_NAME}"\nall_model_checkpoint_paths: "{_NAME}"\n'
     files.write_bytes(os.path.join(folder, "checkpoint"), state.encode())
     _write_config(config, layout.num_groups, os.path.join(folder, CONFIG_FILE))
-    if model.vocab is not None:
+    if model.vocab is None:
+        report.lacks_vocab(_VOCAB_FILE)
+    else:
         files.write_bytes(os.path.join(folder, _VOCAB_FILE), model.vocab)
 
 
@@ -156,9 +161,10 @@ def read_config(path: str) -> config_lib.ModelConfig:
     num_layers = settings.integer("num_hidden_layers")
     num_groups = settings.integer("num_hidden_groups")
     sharing = layer_groups.sharing_settings(
-        num_layers, num_groups, layer_groups.by_scaling, path
+        num_layers, num_groups, layer_groups.by_scaling, path, io.KEYS
     )
     return settings.model_config(
+        io.KEYS,
         vocab_size=settings.integer("vocab_size"),
         embedding_size=settings.integer("embedding_size"),
         hidden_size=settings.integer("hidden_size"),
@@ -200,7 +206,7 @@ def _write_config(config: config_lib.ModelConfig, num_groups: int, path: str) ->
 
 
 def _find_head(
-    external: Mapping[str, np.ndarray], options: portable.ReadOptions
+    external: Mapping[str, np.ndarray], options: portable.ReadOptions, prefix: str
 ) -> portable.TaskHeadConfig | None:
     """The head of a fine-tuned model, or None.
 
@@ -214,15 +220,15 @@ def _find_head(
         return portable.TaskHeadConfig("answerable_span", settings=search)
     if tf1_weights.OUTPUT[0] not in external:
         return None
-    num_classes = weight_map.num_rows(external, tf1_weights.OUTPUT[0])
+    num_classes = weight_map.num_rows(external, tf1_weights.OUTPUT[0], prefix)
     if num_classes > 1:
-        labels = options.class_labels(num_classes)
+        labels = options.class_labels(num_classes, prefix)
         return portable.TaskHeadConfig("classification", labels)
     if options.kind not in ("regression", "multiple_choice"):
         raise ValueError(
-            f"{tf1_weights.OUTPUT[0]} has one unit, for a regression or for multiple "
-            "choice: pass --head=regression or --head=multiple_choice; received "
-            f"--head={options.kind!r}"
+            f"{prefix}: {tf1_weights.OUTPUT[0]} has one unit, for a regression or for "
+            "multiple choice: pass --head=regression or --head=multiple_choice; "
+            f"received --head={options.kind!r}"
         )
     return portable.TaskHeadConfig(options.kind)
 

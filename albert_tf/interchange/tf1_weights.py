@@ -35,6 +35,18 @@ _ANSWERABLE = {
 }
 
 
+# Where names of variables of other models start; what they are, and the remedy.
+_OTHERS = {
+    "bert/encoder/layer_shared/": (
+        "brightmart's albert_zh. Pass --from=albert_zh:{path}"
+    ),
+    "bert/encoder/layer_0/": (
+        "BERT, which is not converted. Give a checkpoint of ALBERT"
+    ),
+    "model/encoder/embeddings/": "a run of this project. Pass --from=run:{path}",
+}
+
+
 # ---- Files ----
 
 
@@ -45,21 +57,45 @@ def locate(path: str) -> tuple[str, str]:
       ValueError: there is none.
     """
     if files.is_folder(path):
-        prefix = tf.train.latest_checkpoint(path)
-        index = None if prefix else io.find(path, "*.index")
-        prefix = prefix or (index and index.removesuffix(".index"))
-        if not prefix:
+        if prefix := tf.train.latest_checkpoint(path):
+            return prefix, path
+        index = io.find(
+            path, "*.index", otherwise=f", or pass its prefix, such as {path}/NAME"
+        )
+        if index is None:
+            data = io.find_any(path, "*.data-*-of-*")
+            found = f", though it holds {data}: copy both" if data else ""
             raise ValueError(
-                f"{path} must hold a TensorFlow checkpoint, three files with one "
-                "prefix; it holds no .index file"
+                f"{path} must hold a TensorFlow checkpoint, files of one prefix; it "
+                f"holds no .index file{found}"
             )
-        return prefix, path
+        return index.removesuffix(".index"), path
     if not files.exists(f"{path}.index"):
         raise ValueError(
             "a TensorFlow checkpoint is given by its directory, or by its prefix such "
             f"as DIRECTORY/model.ckpt-best; there is no {path}.index"
         )
     return path, os.path.dirname(path) or "."
+
+
+def require_original(prefix: str, path: str) -> None:
+    """Checks that a checkpoint has the original's names of variables.
+
+    Args:
+      prefix: of the checkpoint.
+      path: what the user gave for it.
+
+    Raises:
+      ValueError: it has those of another model; says which. Or it is damaged.
+    """
+    with warm_start.naming_damage(prefix):
+        names = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    for start, other in _OTHERS.items():
+        if any(name.startswith(start) for name in names):
+            raise ValueError(
+                f"{prefix} must hold variables with the names of ALBERT's authors; it "
+                f"holds {start}..., as does {other.format(path=path)}"
+            )
 
 
 def read_variables(prefix: str) -> dict[str, np.ndarray]:

@@ -26,8 +26,9 @@ def build(vocab: bytes, lower_case: bool) -> bytes:
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocab)
     if proto.trainer_spec.model_type != proto.trainer_spec.UNIGRAM:
         raise ValueError(
-            "the vocabulary must be a unigram model of SentencePiece, as ALBERT's is; "
-            "train one with data_prep.train_vocab"
+            "the vocabulary must be a unigram model of SentencePiece, as ALBERT's is, "
+            "for a tokenizer.json; that of this model is of another kind, so that "
+            "nothing can be written"
         )
     native = tokenizer_lib.Tokenizer(vocab)
     tokenizer = tokenizers.Tokenizer(

@@ -61,6 +61,13 @@ class ConversionReport:
         """Adds a line."""
         self.lines.append(line)
 
+    def lacks_vocab(self, name: str) -> None:
+        """Adds the line of a vocabulary that neither the source nor the user gave."""
+        self.say(
+            f"  no {name}, since the model has no vocabulary: pass --vocab_model=FILE, "
+            "or copy the one that it was trained with"
+        )
+
     def moved(
         self,
         source: str,
@@ -192,8 +199,13 @@ def without_identity(
     )
 
 
-def num_rows(external: Mapping[str, np.ndarray], name: str) -> int:
+def num_rows(external: Mapping[str, np.ndarray], name: str, path: str) -> int:
     """The first dimension of an array, such as the number of classes.
+
+    Args:
+      external: by name.
+      name: of the array.
+      path: of the model, for errors.
 
     Raises:
       ValueError: it is a scalar, or empty.
@@ -201,8 +213,8 @@ def num_rows(external: Mapping[str, np.ndarray], name: str) -> int:
     shape = external[name].shape
     if not shape or not shape[0]:
         raise ValueError(
-            f"{name} must have a row for each class; received an array of the shape "
-            f"{list(shape)}"
+            f"{path}: {name} must have a row for each class; received an array of the "
+            f"shape {list(shape)}"
         )
     return shape[0]
 

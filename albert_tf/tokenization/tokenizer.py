@@ -108,10 +108,10 @@ class Tokenizer:
         try:
             self._sp.LoadFromSerializedProto(model_proto)
         except RuntimeError as error:
-            raise ValueError(f"not a SentencePiece model; {_TRAIN_HINT}") from error
+            raise ValueError("not a SentencePiece model") from error
         self.vocab_size = self._sp.get_piece_size()
         if not self.vocab_size:
-            raise ValueError(f"an empty SentencePiece model; {_TRAIN_HINT}")
+            raise ValueError("an empty SentencePiece model")
         self.model_proto = model_proto
         self.lower_case = lower_case
         self.sha256 = hashlib.sha256(model_proto).hexdigest()
@@ -123,7 +123,7 @@ class Tokenizer:
         if missing:
             raise ValueError(
                 f"the SentencePiece model lacks {', '.join(missing)}, which ALBERT "
-                f"needs; {_TRAIN_HINT}"
+                "needs"
             )
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self._piece_to_id[piece] for piece in SPECIAL_PIECES
@@ -163,7 +163,7 @@ class Tokenizer:
                 f"the path of a SentencePiece .model file, or {_TRAIN_HINT}"
             ) from error
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+            raise ValueError(f"{path}: {error}; {_TRAIN_HINT}") from error
 
     def __reduce__(self):
         """Pickles as the model's bytes, for worker processes."""

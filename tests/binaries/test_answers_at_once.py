@@ -109,6 +109,7 @@ WRONG_VALUE = [
     ("albert_tf.convert", ("--from=run:{dir}", "--to=run:{new}"), "copy the directory"),
     ("albert_tf.convert", ("--from=bert:{dir}", "--to=hf:{new}"), "received 'bert:"),
     ("albert_tf.convert", ("--from=hf:{dir}", "--to=tf1:{run}"), "new or empty"),
+    ("albert_tf.convert", ("--from=hf:a/b", "--to=run:{new}"), "add --download to fet"),
     ("albert_tf.export", ("--model_dir={run}", "--output_dir={run}"), "new or empty"),
     ("albert_tf.export", (*_RUN, "--form=lite", "--compute_dtype=float32"), "eight"),
     ("albert_tf.export", (*_RUN, "--form=encoder", "--fixed_length=8"), "any length"),

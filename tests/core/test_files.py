@@ -50,3 +50,25 @@ def test_a_copy_that_fails_leaves_the_file_of_before(tmp_path, monkeypatch):
         files.copy(str(tmp_path / "source"), str(tmp_path / "file"))
     assert (tmp_path / "file").read_bytes() == b"before"
     assert sorted(os.listdir(tmp_path)) == ["file", "source"]
+
+
+def test_a_directory_that_is_not_completed_leaves_no_new_parents(tmp_path):
+    (tmp_path / "before").mkdir()
+    path = tmp_path / "before" / "new" / "newer" / "folder"
+    with pytest.raises(ValueError, match="stop"):
+        with files.complete_folder(str(path)) as unfinished:
+            assert os.path.isdir(unfinished)
+            raise ValueError("stop")
+    assert [found.name for found in tmp_path.rglob("*")] == ["before"]
+    with files.complete_folder(f"{path}/"):
+        pass
+    assert path.is_dir()
+
+
+def test_a_parent_that_another_process_uses_stays(tmp_path):
+    path = tmp_path / "new" / "folder"
+    with pytest.raises(ValueError, match="stop"):
+        with files.complete_folder(str(path)):
+            (tmp_path / "new" / "other").mkdir()
+            raise ValueError("stop")
+    assert [found.name for found in tmp_path.rglob("*")] == ["new", "other"]

@@ -232,7 +232,7 @@ def test_a_division_that_rounds_otherwise_is_refused():
     assert [layer_groups.by_scaling(layer, 49, 49) for layer in range(3)] == [0, 0, 1]
     with pytest.raises(ValueError, match="49 groups of 49 layers"):
         layer_groups.sharing_settings(
-            49, 49, layer_groups.by_scaling, "albert_config.json"
+            49, 49, layer_groups.by_scaling, "albert_config.json", {}
         )
     settings = config.ModelConfig(
         **{**portable_models.SIZES, "num_layers": 49, "sharing": "none"}
