@@ -49,7 +49,7 @@ def _comments(run: jobset.Run) -> Iterator[str]:
     spot = ", spot" if run.spot else ""
     yield "# Dry run: nothing is created. With --execute, `kubectl create` gets this"
     yield f"# manifest: {hosts}, each with {nodes.per_host} {nodes.resource}"
-    yield f"# of {nodes.type}{spot}. Nodes cost money for as long as the cluster has them."
+    yield f"# of {nodes.type}{spot}. Nodes cost money as long as the cluster has them."
     yield from (f"# {line}" for line in _next_calls(run))
 
 

@@ -401,7 +401,7 @@ def test_dry_run_is_a_manifest_with_comments(capsys):
     assert comments == [
         "# Dry run: nothing is created. With --execute, `kubectl create` gets this",
         "# manifest: 4 hosts, each with 4 google.com/tpu",
-        "# of v6e-16, spot. Nodes cost money for as long as the cluster has them.",
+        "# of v6e-16, spot. Nodes cost money as long as the cluster has them.",
         "# How it is:",
         "#   kubectl --namespace=research get jobset night",
         "# What the first host's checks printed, and its training:",
@@ -478,7 +478,7 @@ def test_a_missing_kubectl_is_named(capsys, monkeypatch, tmp_path):
         (["--image="], "--image must be a container image with a tag"),
         (["--image=a/b"], "--image must be a container image with a tag"),
         (["--image=a/b:latest"], "other than latest"),
-        (["--image=a/b:1\nc"], "received 'a/b:1\\\\nc'"),
+        (["--image=a/b:1\nc"], "received 'a/b:1\\nc'"),
         (["--image=a/B c:1"], "received 'a/B c:1'"),
         (["--image=--b:1"], "received '--b:1'"),
         (["--name=a\nb"], "--name must be 1 to 63"),
