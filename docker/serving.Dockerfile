@@ -12,8 +12,8 @@ COPY constraints.txt ./
 RUN python -m venv /opt/venv && \
     /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
     --constraint constraints.txt \
-    absl-py fastapi h11 limits numpy prometheus-client pydantic starlette tensorflow \
-    tensorflow-text uvicorn
+    absl-py fastapi h11 Jinja2 limits numpy prometheus-client pydantic sentencepiece \
+    starlette tensorflow tensorflow-text uvicorn
 
 FROM python:3.12.12-slim-bookworm
 RUN useradd --uid=10001 --no-create-home --shell=/usr/sbin/nologin albert
