@@ -169,30 +169,38 @@ def _pulled_in(names: list[str]) -> set[str]:
 
 # ---- Commands ----
 
-_REFUSING = """
+# As where a package is absent: nothing finds its modules, and nothing is raised.
+_HIDING = """
 import sys
 
 
-class Refusing:
+class Hiding:
+    def __init__(self, finder):
+        self._finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self._finder, name)
+
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in NAMES:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            return None
+        return self._finder.find_spec(name, path, target)
 
 
-sys.meta_path.insert(0, Refusing())
+sys.meta_path[:] = map(Hiding, sys.meta_path)
 """
 
 
 def _without_other_packages(folder: pathlib.Path, packages: set[str]) -> dict[str, str]:
     """An environment in which Python has these distributions only."""
-    refused = [
+    hidden = [
         module
         for module, owners in metadata.packages_distributions().items()
         if not packages & set(map(_normal, owners))
     ]
-    assert {"scipy", "matplotlib", "keras_hub"} <= set(refused)
-    names = [one for one in refused if one not in sys.stdlib_module_names]
-    text = f"NAMES = frozenset({names!r})\n{_REFUSING}"
+    assert {"scipy", "matplotlib", "keras_hub"} <= set(hidden)
+    names = [one for one in hidden if one not in sys.stdlib_module_names]
+    text = f"NAMES = frozenset({names!r})\n{_HIDING}"
     (folder / "sitecustomize.py").write_text(text)
     return {**os.environ, "PYTHONPATH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
 
