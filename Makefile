@@ -71,12 +71,13 @@ test-interop: ## run the tests that need transformers on PyTorch, or JAX
 	  tests/interop $(PYTEST_ARGS)
 
 .PHONY: check
-check: ## format, lint, types, imports and the BUILD files
+check: ## format, lint, types, imports, Dockerfiles and the BUILD files
 	@$(DEVELOPMENT)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy $(SOURCES)
 	$(VENV)/bin/lint-imports --no-cache
+	$(VENV)/bin/hadolint --no-color docker/*.Dockerfile
 	$(RUN) -m pytest tests/repository/test_layout.py
 
 .PHONY: format

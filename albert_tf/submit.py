@@ -3,12 +3,15 @@
 python -m albert_tf.submit --tpu_type=v3-32 --zone=europe-west4-a \
     --config=configs/albert_base.py --data_dir=gs://B/records --model_dir=gs://B/run
 python -m albert_tf.submit --gpu_type=nvidia-l4 --num_gpus=2 --num_hosts=2 ...
+python -m albert_tf.submit --platform=gke --tpu_type=v6e-16 --image=IMAGE ...
 
 prints the gcloud calls; with --execute it makes them: it creates the machine, follows
-the log, restarts after a preemption, and deletes the machine at the end. See
-docs/clusters.md.
+the log, restarts after a preemption, and deletes the machine at the end. With
+--platform=gke it prints the manifest of a JobSet, which a cluster of Google Kubernetes
+Engine runs; with --execute kubectl creates it. See docs/clusters.md.
 """
 
+import dataclasses
 import functools
 import pathlib
 import shutil
@@ -17,10 +20,26 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import flags
 
-from albert_tf.cluster import executor, gpu_plan, machines, plans, source, tpu_plan
+from albert_tf.cluster import (
+    executor,
+    gke_nodes,
+    gpu_plan,
+    jobset,
+    kubectl,
+    machines,
+    plans,
+    source,
+    tpu_plan,
+)
 from albert_tf.core import cli, config_io
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Flags that mean nothing on the other platform.
+_ONLY_VM = (
+    *("zone", "project", "runtime_version", "queued", "machine_type", "image_family"),
+    *("image_project", "keep", "queue_hours", "poll_seconds"),
+)
+_ONLY_GKE = ("image", "namespace", "service_account")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -35,6 +54,13 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     string("model_dir", "", "gs:// run directory.", flag_values)
     string("source", str(_ROOT), "Checkout whose tracked files are run.", flag_values)
     # ---- On what ----
+    flags.DEFINE_enum(
+        "platform",
+        "vm",
+        ["vm", "gke"],
+        "Machines of its own, or a cluster of Google Kubernetes Engine.",
+        flag_values=flag_values,
+    )
     string("zone", "", "Zone of Google Cloud, such as europe-west4-a.", flag_values)
     string("project", "", "Project; by default gcloud's.", flag_values)
     string("name", "", "Name of the machine; by default recipe and type.", flag_values)
@@ -59,6 +85,14 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "image_project",
         "deeplearning-platform-release",
         "Project of that image.",
+        flag_values,
+    )
+    string("image", "", "With gke: container image to run, with a tag.", flag_values)
+    string("namespace", "", "With gke: by default kubectl's.", flag_values)
+    string(
+        "service_account",
+        "",
+        "With gke: Kubernetes service account that may use the buckets.",
         flag_values,
     )
     # ---- How ----
@@ -126,8 +160,31 @@ def gpu_hosts(values: flags.FlagValues) -> gpu_plan.GpuHosts:
     )
 
 
+def gke_run(values: flags.FlagValues) -> jobset.Run:
+    """The run on Google Kubernetes Engine that the flags ask for.
+
+    Raises:
+      ValueError: a type, a number, a name or the image is wrong.
+    """
+    if values.tpu_type:
+        nodes = gke_nodes.of_tpu(values.tpu_type)
+    else:
+        nodes = gke_nodes.of_gpus(values.gpu_type, values.num_gpus, values.num_hosts)
+    name = values.name or machines.default_name(values.config, nodes.type)
+    machines.check_name(name)
+    return jobset.Run(
+        name=name,
+        namespace=values.namespace,
+        nodes=nodes,
+        image=values.image,
+        service_account=values.service_account,
+        spot=values.spot,
+        max_restarts=values.max_restarts,
+    )
+
+
 def training(values: flags.FlagValues) -> plans.Training:
-    """The training that the flags ask for; writes its archive.
+    """The training that the flags ask for, without its archive.
 
     Raises:
       ValueError: a directory is not on gs://, or the configuration is wrong.
@@ -135,15 +192,21 @@ def training(values: flags.FlagValues) -> plans.Training:
     plans.check_remote("data_dir", values.data_dir)
     plans.check_remote("model_dir", values.model_dir)
     config_io.load(values.config, values.set)
-    root = pathlib.Path(values.source)
-    archive = source.pack(root, pathlib.Path(tempfile.gettempdir()), values.config)
     return plans.Training(
-        config=source.config_path(root, values.config),
+        config=source.config_path(pathlib.Path(values.source), values.config),
         overrides=tuple(values.set),
         data_dir=values.data_dir,
         model_dir=values.model_dir,
-        archive=str(archive),
+        archive="",
     )
+
+
+def _packed(values: flags.FlagValues) -> plans.Training:
+    """The training that the flags ask for; writes its archive."""
+    wanted = training(values)
+    folder = pathlib.Path(tempfile.gettempdir())
+    archive = source.pack(pathlib.Path(values.source), folder, values.config)
+    return dataclasses.replace(wanted, archive=str(archive))
 
 
 def printed(plan: plans.Plan, options: executor.Options) -> Iterator[str]:
@@ -185,6 +248,31 @@ def _submit(values: flags.FlagValues) -> None:
             "give either --tpu_type or --gpu_type; received "
             + ("both" if values.tpu_type else "neither")
         )
+    is_gke = values.platform == "gke"
+    for name in _ONLY_VM if is_gke else _ONLY_GKE:
+        if values[name].present:
+            other = "vm" if is_gke else "gke"
+            raise ValueError(
+                f"--{name} is for --platform={other}; omit it with "
+                f"--platform={values.platform}"
+            )
+    if is_gke:
+        _submit_to_gke(values)
+    else:
+        _submit_to_machines(values)
+
+
+def _submit_to_gke(values: flags.FlagValues) -> None:
+    run = gke_run(values)
+    if values.delete_only:
+        kubectl.delete(run, values.execute)
+        return
+    wanted = training(values)
+    source.check_is_in_image(pathlib.Path(values.source), values.config)
+    kubectl.create(run, wanted, values.execute)
+
+
+def _submit_to_machines(values: flags.FlagValues) -> None:
     if not values.zone:
         raise ValueError(
             "--zone must name the machine's zone, such as europe-west4-a; received "
@@ -213,7 +301,7 @@ def _submit(values: flags.FlagValues) -> None:
             print(f"# Dry run. With --execute:\n{rented.delete.shell()}")
         return
     # ---- Print or run ----
-    plan = make_plan(training(values))
+    plan = make_plan(_packed(values))
     options = executor.Options(
         max_restarts=values.max_restarts,
         keep=values.keep,

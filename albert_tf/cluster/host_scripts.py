@@ -12,7 +12,7 @@ All files are in one directory of the home directory:
 
 import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 RUN_DIR = "albert_tf_run"
 # The first word of a line of `status`.
@@ -104,12 +104,8 @@ def start(
     Raises:
       ValueError: a value has more than one line.
     """
-    for value in (*checks, *arguments, *environment.values()):
-        if "\n" in value or "\r" in value:
-            # A line of it could end the file that the script writes.
-            raise ValueError(
-                f"a value for a host must be a single line; received {value!r:.100}"
-            )
+    # A line of a value could end the file that the script writes.
+    check_single_lines((*checks, *arguments, *environment.values()))
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()
     )
@@ -137,6 +133,15 @@ END_OF_RUN_SH
 setsid nohup bash run.sh >> log 2>&1 < /dev/null &
 echo "$! $(cat /proc/sys/kernel/random/boot_id)" > process
 """
+
+
+def check_single_lines(values: Iterable[str]) -> None:
+    """Raises a ValueError if a value for a host has more than one line."""
+    for value in values:
+        if "\n" in value or "\r" in value:
+            raise ValueError(
+                f"a value for a host must be a single line; received {value!r:.100}"
+            )
 
 
 def follow(first_byte: int, seconds: int) -> str:

@@ -36,6 +36,19 @@ def config_path(root: pathlib.Path, config: str) -> str:
     )
 
 
+def check_is_in_image(root: pathlib.Path, config: str) -> None:
+    """Raises a ValueError unless a configuration is in the container image.
+
+    The image has the checkout's configs/, as docker/training.Dockerfile copies it.
+    """
+    if config_path(root, config).startswith(f"{_SUBMITTED}/"):
+        raise ValueError(
+            f"--config must be a file of {root / 'configs'} with --platform=gke, "
+            "because the image has no others; copy it there and build the image "
+            f"again, or change a recipe by --set; received {config}"
+        )
+
+
 def pack(root: pathlib.Path, directory: pathlib.Path, config: str = "") -> pathlib.Path:
     """Writes the tracked product files, as they are on disk, as a .tar.gz.
 

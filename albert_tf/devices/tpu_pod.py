@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 
 SERVER_PORT = 8470
+_VARIABLES = ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")
 _METADATA_HOST = "http://metadata.google.internal"
 _METADATA_SECONDS = 10.0
 # How long the other workers wait for worker 0 to save, once a slice is to end.
@@ -42,7 +43,16 @@ def metadata(name: str, host: str = _METADATA_HOST) -> str:
 
 
 def place(host: str = _METADATA_HOST) -> tuple[int, list[str]]:
-    """Returns the number of this worker, and the addresses of all in order."""
+    """Returns the number of this worker, and the addresses of all in order.
+
+    Google Kubernetes Engine sets variables, and other TPU VMs have metadata.
+
+    Raises:
+      ValueError: there are neither.
+    """
+    worker, names = (os.environ.get(name, "") for name in _VARIABLES)
+    if worker.isdecimal() and names:
+        return int(worker), names.split(",")
     number = int(metadata("agent-worker-number", host))
     endpoints = metadata("worker-network-endpoints", host).split(",")
     return number, [endpoint.split(":")[2] for endpoint in endpoints]

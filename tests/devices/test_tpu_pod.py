@@ -44,7 +44,22 @@ def host():
     thread.join()
 
 
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    for name in ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_a_host_learns_its_number_and_the_addresses(host):
+    assert tpu_pod.place(host) == (1, ["10.0.0.5", "10.0.0.6"])
+
+
+def test_on_kubernetes_the_variables_of_its_engine_say_so(host, monkeypatch):
+    monkeypatch.setenv("TPU_WORKER_ID", "2")
+    monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "run-0.run,run-1.run,run-2.run")
+    assert tpu_pod.place(host) == (2, ["run-0.run", "run-1.run", "run-2.run"])
+    # One alone says nothing of a slice.
+    monkeypatch.delenv("TPU_WORKER_HOSTNAMES")
     assert tpu_pod.place(host) == (1, ["10.0.0.5", "10.0.0.6"])
 
 

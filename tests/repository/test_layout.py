@@ -10,6 +10,7 @@ from tests.repository import build_file, import_rules, project_files
 TOP_LEVEL = {
     ".bazelversion",
     ".ci",
+    ".dockerignore",
     ".gitattributes",
     ".gitignore",
     "BUILD",
@@ -24,6 +25,7 @@ TOP_LEVEL = {
     "configs",
     "constraints.txt",
     "data_prep",
+    "docker",
     "docs",
     "mkdocs.yml",
     "pyproject.toml",
