@@ -90,7 +90,6 @@ def fine_tune(
     if cache_dir is None:
         cache_dir = os.path.join(model_dir, "features")
     strategy = strategies.create_strategy(options.strategy, options.tpu)
-    strategies.check_python_batches(strategy)
     is_chief = strategies.is_chief(strategy)
     with (
         strategies.raise_worker_lost(strategy),
