@@ -1,9 +1,10 @@
 """Batches that this process makes for the hosts of a TPU over the network.
 
 TensorFlow's program for a slice of several hosts runs in one process, and servers on
-the hosts execute the operations that it sends them. They cannot call this process's
-Python code, which draws dynamic masks and makes the batches of tasks. So tf.data's
-service runs in this process: it makes such batches here, and each host reads its own.
+the hosts execute the operations that it sends them. Dynamic masks and the batches of
+tasks are made by Python code, for which TensorFlow sends each call back to this
+process, at the address localhost: other machines cannot reach it. So tf.data's service
+runs in this process: it makes such batches here, and each host reads its own.
 """
 
 import functools
