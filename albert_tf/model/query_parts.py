@@ -106,8 +106,8 @@ def _gradients(run_part: Callable, queries, key, value, upstreams):
             context = run_part(index, *inputs)
         of_part, *others = tape.gradient(context, inputs, upstreams[index])
         # Summed in float32, as within a product of bfloat16.
-        sums = [s + tf.cast(o, tf.float32) for s, o in zip(sums, others, strict=True)]
-        return index + 1, of_queries.write(index, of_part), *sums
+        totals = [s + tf.cast(o, tf.float32) for s, o in zip(sums, others, strict=True)]
+        return index + 1, of_queries.write(index, of_part), *totals
 
     _, of_queries, *sums = tf.while_loop(
         lambda index, *_: index < num_parts,
