@@ -7,8 +7,8 @@ r"""Speed of training and encoding, compared with other libraries on this machin
 For each case and precision, every implementation is built in its own process, and all
 are timed in rounds, with TensorFlow's matrix product timed in between. The baselines
 are installed from PyPI into environments below build/, which the first run creates.
-With --memory nothing is compared: it prints how `train.remat` changes the peak memory
-of a step, by depth.
+With --memory nothing is compared: it prints how `train.remat` and
+`train.queries_at_once` change the peak memory and the time of a step, by depth.
 """
 
 import json
@@ -33,7 +33,9 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     rounds = "How often each implementation is timed."
     flags.DEFINE_integer("rounds", 5, rounds, 1, None, flag_values=values)
     flags.DEFINE_string("json", "", "File to write all measurements to.", values)
-    memory = "Measure peak memory by depth and train.remat instead of speed."
+    memory = (
+        "Measure memory by depth, train.remat and train.queries_at_once, not speed."
+    )
     flags.DEFINE_bool("memory", False, memory, values)
 
 

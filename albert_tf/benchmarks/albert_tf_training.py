@@ -16,7 +16,7 @@ def build_step(request: dict[str, Any], batch: dict[str, list]) -> Callable[[], 
     """A function that takes one step and returns the loss, or a number of the output.
 
     Args:
-      request: as `step_server` describes it; `options` has `remat`.
+      request: as `step_server` describes it; `options` has settings of `train`.
       batch: nested lists of integers, as `step_server.make_batch` gives them.
     """
     config = _make_config(request)
@@ -64,7 +64,7 @@ def _make_config(request: dict[str, Any]) -> config_lib.Config:
         train=config_lib.TrainConfig(
             batch_size=request["batch_size"],
             compute_dtype=request["dtype"],
-            remat=request["options"]["remat"],
+            **request["options"]["train"],
         ),
     )
 

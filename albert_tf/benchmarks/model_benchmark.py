@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.benchmarks import matmul_probe, model_cases, results, runner
-from albert_tf.core import config as config_lib
 
 
 def measure_speed(
@@ -45,8 +44,8 @@ def measure_memory(
         rows: dict[model_cases.Case, dict[str, runner.Outcome]] = {}
         for case in cases:
             rows[case] = {}
-            for remat in config_lib.REMATS:
-                implementation = model_cases.albert_tf(dtype, remat)
+            for form, train in model_cases.MEMORY_FORMS.items():
+                implementation = model_cases.albert_tf(dtype, **train)
                 outcomes, missing = runner.measure(
                     case,
                     [implementation],
@@ -56,11 +55,13 @@ def measure_memory(
                 )
                 measured.append(results.to_dict(case, outcomes, missing))
                 for outcome in outcomes:
-                    rows[case][remat] = outcome
+                    rows[case][form] = outcome
                 for reason in missing.values():
-                    print(
-                        f"{case.name}, {dtype}, remat {remat} is not measured: {reason}"
-                    )
-        table = results.memory_table(rows, config_lib.REMATS)
-        print(f"\nA training step in {dtype}, by train.remat\n{table}", flush=True)
+                    print(f"{case.name}, {dtype}, {form} is not measured: {reason}")
+        table = results.memory_table(rows, tuple(model_cases.MEMORY_FORMS))
+        print(
+            f"\nA training step in {dtype}, by train.remat; parts: "
+            f"{model_cases.QUERIES_AT_ONCE} queries at once\n{table}",
+            flush=True,
+        )
     return measured

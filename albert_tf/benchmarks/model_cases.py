@@ -102,13 +102,22 @@ MEMORY_CASES = tuple(
     Case(
         f"memory-{num_layers}-{batch_size}x{length}",
         TRAINING,
-        dataclasses.replace(_BASE, num_layers=num_layers),
+        dataclasses.replace(
+            _BASE, num_layers=num_layers, max_positions=max(length, _BASE.max_positions)
+        ),
         batch_size,
         length,
     )
-    for batch_size, length in ((16, 128), (4, 512))
+    for batch_size, length in ((16, 128), (4, 512), (1, 2048))
     for num_layers in _DEPTHS
 )
+QUERIES_AT_ONCE = 128
+# And by these settings of `train`.
+MEMORY_FORMS: dict[str, dict[str, Any]] = {
+    **{remat: {"remat": remat} for remat in config_lib.REMATS},
+    "parts": {"queries_at_once": QUERIES_AT_ONCE},
+    "block, parts": {"remat": "block", "queries_at_once": QUERIES_AT_ONCE},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,10 +156,10 @@ class Implementation:
         return self.family != ALBERT_TF
 
 
-def albert_tf(dtype: str, remat: str = "none") -> Implementation:
-    """This project's model, with `train.remat` set to `remat`."""
+def albert_tf(dtype: str, **train: Any) -> Implementation:
+    """This project's model, with these settings of `train`."""
     module = "albert_tf.benchmarks.albert_tf_training"
-    return Implementation(ALBERT_TF, "", dtype, module, "", {"remat": remat})
+    return Implementation(ALBERT_TF, "", dtype, module, "", {"train": train})
 
 
 def _transformers(

@@ -99,37 +99,37 @@ def _row(
 
 
 def memory_table(
-    rows: Mapping[model_cases.Case, Mapping[str, runner.Outcome]], remats: Sequence[str]
+    rows: Mapping[model_cases.Case, Mapping[str, runner.Outcome]], forms: Sequence[str]
 ) -> str:
     """Peak memory and time of a step by depth.
 
     Args:
-      rows: the outcomes by case and `train.remat`, without those that failed.
-      remats: the columns.
+      rows: the outcomes by case and form, without those that failed.
+      forms: the columns.
     """
-    table = [["L", "B", "S", *_columns(remats, "GB"), *_columns(remats, "ms")]]
+    table = [["L", "B", "S", *_columns(forms, "GB"), *_columns(forms, "ms")]]
     for case, outcomes in rows.items():
         size = case.model.num_layers, case.batch_size, case.length
         table.append(
             [
                 *map(str, size),
-                *_cells(outcomes, remats, lambda one: _gigabytes(one.peak_bytes)),
-                *_cells(outcomes, remats, _milliseconds),
+                *_cells(outcomes, forms, lambda one: _gigabytes(one.peak_bytes)),
+                *_cells(outcomes, forms, _milliseconds),
             ]
         )
     return "\n".join(text_table.align(table))
 
 
-def _columns(remats: Sequence[str], unit: str) -> list[str]:
-    return [f"{remat} {unit}" for remat in remats]
+def _columns(forms: Sequence[str], unit: str) -> list[str]:
+    return [f"{form} {unit}" for form in forms]
 
 
 def _cells(
     outcomes: Mapping[str, runner.Outcome],
-    remats: Sequence[str],
+    forms: Sequence[str],
     text_of: Callable[[runner.Outcome], str],
 ) -> list[str]:
-    return [text_of(outcomes[key]) if key in outcomes else "-" for key in remats]
+    return [text_of(outcomes[key]) if key in outcomes else "-" for key in forms]
 
 
 def _milliseconds(outcome: runner.Outcome) -> str:

@@ -374,7 +374,9 @@ class TrainConfig(validation.Section, name="train"):
     nothing; "auto" is "on" with an accelerator, and on a CPU compiles only the
     operations between matrix products. `remat` trades time for memory: the backward
     pass computes the activations within "attention", or within each "block", again
-    instead of keeping them.
+    instead of keeping them. With `queries_at_once` above 0 attention is computed for at
+    most that many queries at a time, so that the probabilities of all pairs of tokens
+    are never in memory; the backward pass computes each part's again.
     """
 
     seed: int = validation.at_least(0, default=1)
@@ -404,6 +406,7 @@ class TrainConfig(validation.Section, name="train"):
     compute_dtype: str = validation.one_of(COMPUTE_DTYPES, default="float32")
     jit_compile: str = validation.one_of(JIT_COMPILE, default="auto")
     remat: str = validation.one_of(REMATS, default="none")
+    queries_at_once: int = validation.at_least(0, default=0)
     records: dict[str, float] = validation.weights_by_name()
     stages: tuple[StageConfig, ...] = ()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from albert_tf.devices import kinds, tpu_pod
+from albert_tf.devices import batch_server, kinds, tpu_pod
 
 
 def create_strategy(kind: str = "auto", tpu: str = "") -> tf.distribute.Strategy:
@@ -155,32 +155,6 @@ def serve_tpu(parent: int) -> None:
         protocol="grpc",
     )
     tpu_pod.end_with(parent)
-
-
-def check_masking(strategy: tf.distribute.Strategy, masking: str) -> None:
-    """Checks that masks can be drawn where records are read.
-
-    Raises:
-      ValueError: Python code draws the masks, which other hosts' servers cannot run.
-    """
-    if masking == "dynamic" and _is_remote_tpu(strategy):
-        raise ValueError(
-            "a TPU over the network needs records with masks; make them with "
-            "data.masking=static, or use --tpu=local"
-        )
-
-
-def check_python_batches(strategy: tf.distribute.Strategy) -> None:
-    """Checks that Python code may make the batches, as for tasks.
-
-    Raises:
-      ValueError: other hosts' servers would have to run it.
-    """
-    if _is_remote_tpu(strategy):
-        raise ValueError(
-            "batches of a task cannot be made for a TPU over the network; use "
-            "--tpu=local"
-        )
 
 
 def _is_tpu(strategy: tf.distribute.Strategy) -> bool:
@@ -349,6 +323,9 @@ def distribute_dataset(strategy: tf.distribute.Strategy, input_fn):
         # Nothing to prefetch to. A distributed dataset would start a tuning thread of
         # TensorFlow's, which may take most of a minute to end.
         return whole_dataset(input_fn)
+    if _is_remote_tpu(strategy):
+        server = batch_server.start(strategy.cluster_resolver.master())
+        input_fn = server.wrap(input_fn)
     return strategy.distribute_datasets_from_function(input_fn)
 
 

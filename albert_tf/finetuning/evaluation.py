@@ -135,7 +135,6 @@ def evaluate_checkpoint(
     """
     cli.check_output_dir(output_dir, [model_dir])
     strategy = strategies.create_strategy(strategy_kind, tpu)
-    strategies.check_python_batches(strategy)
     evaluation = SplitEvaluation(model_dir, data_dir, split)
     path = checkpoint_path or checkpointer.best_path(model_dir)
     if not path:

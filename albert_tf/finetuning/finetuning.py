@@ -89,7 +89,6 @@ def fine_tune(
     """
     cache_dir = cache_dir or default_cache_dir(model_dir)
     strategy = strategies.create_strategy(options.strategy, options.tpu)
-    strategies.check_python_batches(strategy)
     is_chief = strategies.is_chief(strategy)
     with (
         strategies.raise_worker_lost(strategy),

@@ -19,12 +19,15 @@ class Compute(NamedTuple):
       or each "block".
     elementwise_dtype: of activation function and softmax. Layer norms and losses are
       computed in float32 in any case.
+    queries_at_once: queries of attention whose probabilities are in memory at a time;
+      0 means all. The backward pass computes them again.
     """
 
     dtype: str = "float32"
     fuse_elementwise: bool = False
     remat: str = "none"
     elementwise_dtype: str = "float32"
+    queries_at_once: int = 0
 
 
 DEFAULT = Compute()

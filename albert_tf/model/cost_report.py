@@ -101,6 +101,7 @@ def _with_settings(
             **_row(shown),
             "compute_dtype": shown.train.compute_dtype,
             "remat": shown.train.remat,
+            "queries_at_once": shown.train.queries_at_once,
         },
         **costs_lib.to_dict(costs),
         "training_flops": sum(
@@ -177,7 +178,8 @@ def show(values: Mapping[str, Any]) -> str:
         f"{_described_steps(values):,} steps of {_batch(training)} "
         f"({values['tokens_per_step']:,} a step), "
         f"{training['num_predictions']} predictions",
-        f"{training['compute_dtype']}, remat {training['remat']}, replicas "
+        f"{training['compute_dtype']}, remat {training['remat']}, "
+        f"{_queries(training)}replicas "
         f"{training['num_replicas']}, accumulation steps "
         f"{training['accumulation_steps']}",
     ]
@@ -190,6 +192,12 @@ def show(values: Mapping[str, Any]) -> str:
     for printed, reading in values["paper"].items():
         lines += ["", f"the paper prints {printed}: {reading}"]
     return "\n".join(lines)
+
+
+def _queries(training: Mapping[str, Any]) -> str:
+    """Returns how attention is computed, as text; "" if not in parts."""
+    number = training["queries_at_once"]
+    return f"{number:,} queries at once, " if number else ""
 
 
 def _batch(of: Mapping[str, Any]) -> str:

@@ -80,7 +80,11 @@ class BatchShape:
     @property
     def num_read(self) -> int:
         """R: the masked tokens, and the first of each sequence."""
-        return self.batch_size * (self.num_sequences + self.num_predictions)
+        return self.batch_size * self.num_queries(last=True)
+
+    def num_queries(self, last: bool) -> int:
+        """Returns the positions of a row at which a block's result is needed."""
+        return self.num_sequences + self.num_predictions if last else self.length
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,9 +241,19 @@ def forward_flops(
 
 
 def step_flops(
-    model: config_lib.ModelConfig, shape: BatchShape, remat: str
+    model: config_lib.ModelConfig,
+    shape: BatchShape,
+    remat: str,
+    queries_at_once: int = 0,
 ) -> StepFlops:
-    """Counts a training step: forward, backward, and what `remat` recomputes."""
+    """Counts a training step: forward, backward, and what is recomputed.
+
+    Args:
+      model: the model.
+      shape: the batch.
+      remat: as in `config.TrainConfig`.
+      queries_at_once: as there; the scores of attention in parts are recomputed.
+    """
     forward = forward_flops(model, shape)
     attention = (
         forward.query_key_value + forward.scores_and_context + forward.attention_output
@@ -249,10 +263,17 @@ def step_flops(
         "attention": attention,
         "block": attention + forward.feed_forward,
     }
+    in_parts = [
+        (num_block_applications(model) - 1)
+        * shape.num_tokens
+        * _has_parts(shape.length, queries_at_once),
+        shape.num_read * _has_parts(shape.num_queries(last=True), queries_at_once),
+    ]
+    scores = _product(sum(in_parts), model.hidden_size, shape.length)
     return StepFlops(
         forward=forward.total,
         backward=_BACKWARD_PER_FORWARD * forward.total,
-        recomputed=recomputed[remat],
+        recomputed=recomputed[remat] + scores,
     )
 
 
@@ -261,8 +282,9 @@ def block_activations(
     shape: BatchShape,
     compute_dtype: str,
     last: bool = False,
+    queries_at_once: int = 0,
 ) -> BlockActivations:
-    """Returns the bytes that one block application keeps if nothing is recomputed.
+    """Returns the bytes that one block application keeps without `train.remat`.
 
     Dropout masks and the float32 copies within softmax and layer norm are not counted.
 
@@ -271,9 +293,15 @@ def block_activations(
       shape: the batch.
       compute_dtype: of the activations, one of `BYTES_OF_DTYPE`.
       last: whether it is the last one, whose result only the heads read.
+      queries_at_once: as in `config.TrainConfig`: attention in parts keeps no
+        probabilities.
     """
     size = BYTES_OF_DTYPE[compute_dtype]
     rows = shape.num_read if last else shape.num_tokens
+    # [B, N, S or R / B, S]
+    probabilities = model.num_heads * shape.length * rows * size
+    if _has_parts(shape.num_queries(last), queries_at_once):
+        probabilities = 0
     everywhere = shape.num_tokens * model.hidden_size * size  # [T, H]
     hidden = rows * model.hidden_size * size  # [T or R, H]
     intermediate = rows * model.intermediate_size * size  # [T or R, F]
@@ -281,8 +309,7 @@ def block_activations(
         block_input=everywhere,
         read_input=hidden if last else 0,
         query_key_value=hidden + 2 * everywhere,
-        # [B, N, S or R / B, S]
-        attention_probabilities=model.num_heads * shape.length * rows * size,
+        attention_probabilities=probabilities,
         context=hidden,
         attention_output=hidden,
         attention_layer_norm=hidden,
@@ -293,24 +320,34 @@ def block_activations(
 
 
 def activation_memory(
-    model: config_lib.ModelConfig, shape: BatchShape, remat: str, compute_dtype: str
+    model: config_lib.ModelConfig,
+    shape: BatchShape,
+    remat: str,
+    compute_dtype: str,
+    queries_at_once: int = 0,
 ) -> ActivationMemory:
     """Returns the bytes of activations that the backward pass needs, by `remat`.
 
     With "attention" the inside of attention, with "block" all except the block's input
-    is recomputed, for one block application at a time. Of embeddings and heads only
-    the logits are counted; the rest is small compared to the blocks.
+    is recomputed, for one block application at a time; and with `queries_at_once` the
+    probabilities of that many queries. Of embeddings and heads only the logits are
+    counted; the rest is small compared to the blocks.
     """
     block, last = (
-        block_activations(model, shape, compute_dtype, last=last)
+        block_activations(model, shape, compute_dtype, last, queries_at_once)
         for last in (False, True)
     )
     again, last_again = _recomputed(block, remat), _recomputed(last, remat)
     others = num_block_applications(model) - 1
     kept = others * (block.total - again)
-    if others and again > last.total:
+    part = 0
+    if others and _has_parts(shape.length, queries_at_once):
+        # Within a block before the last one, whose queries are mostly few.
+        pairs = model.num_heads * shape.batch_size * queries_at_once * shape.length
+        part = pairs * BYTES_OF_DTYPE[compute_dtype]
+    if others and again + part > last.total:
         # More than when the backward pass begins, with the small last one.
-        last_again = again
+        last_again = again + part
     else:
         kept += last.total - last_again
     predictions = shape.batch_size * shape.num_predictions
@@ -342,8 +379,10 @@ def recipe_costs(config: config_lib.Config, num_replicas: int = 1) -> Costs:
         )
     part = _batch_shape(config, run.batch_size // num_parts)
     parameters = count_parameters(config.model)
-    step = step_flops(config.model, whole, run.remat)
-    activations = activation_memory(config.model, part, run.remat, run.compute_dtype)
+    step = step_flops(config.model, whole, run.remat, run.queries_at_once)
+    activations = activation_memory(
+        config.model, part, run.remat, run.compute_dtype, run.queries_at_once
+    )
     return Costs(
         parameters=parameters,
         forward_flops=forward_flops(config.model, whole),
@@ -376,6 +415,11 @@ def _recomputed(block: BlockActivations, remat: str) -> int:
         "attention": block.within_attention,
         "block": block.total - block.block_input,
     }[remat]
+
+
+def _has_parts(num_queries: int, queries_at_once: int) -> bool:
+    """Returns whether attention is computed in parts, as `query_parts` decides."""
+    return 0 < queries_at_once < num_queries
 
 
 def _batch_shape(config: config_lib.Config, batch_size: int) -> BatchShape:

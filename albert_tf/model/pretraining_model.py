@@ -181,4 +181,5 @@ def compute_form(run: config_lib.TrainConfig) -> compute_lib.Compute:
         run.compute_dtype,
         strategies.fuses_elementwise(run.jit_compile),
         run.remat,
+        queries_at_once=run.queries_at_once,
     )

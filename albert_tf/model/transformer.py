@@ -10,7 +10,13 @@ import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.model import compute as compute_lib
-from albert_tf.model import elementwise_ops, layers, stateless_random, xla_fused_ops
+from albert_tf.model import (
+    elementwise_ops,
+    layers,
+    query_parts,
+    stateless_random,
+    xla_fused_ops,
+)
 
 
 class BlockPart(layers.Layer):
@@ -109,16 +115,27 @@ class SelfAttention(BlockPart):
                 (self.value, hidden),
             )
         )
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, N, P, S]
-        probabilities = self._softmax(
-            scores, attention_bias, sequence_numbers, positions
-        )
-        probabilities = stateless_random.dropout(
-            probabilities,
-            self.config.attention_dropout_rate,
-            stateless_random.fold_in(dropout_seed, 0),
-        )
-        context = tf.matmul(probabilities, value)  # [B, N, P, D]
+        numbers = sequence_numbers
+        if numbers is not None and positions is not None:
+            numbers = tf.gather(numbers, positions, batch_dims=1)  # [B, P]
+
+        def attend(query, query_numbers, key, value, seed):
+            scores = tf.matmul(query, key, transpose_b=True)  # [B, N, P, S]
+            probabilities = self._softmax(
+                scores, attention_bias, query_numbers, sequence_numbers
+            )
+            probabilities = stateless_random.dropout(
+                probabilities, self.config.attention_dropout_rate, seed
+            )
+            return tf.matmul(probabilities, value)  # [B, N, P, D]
+
+        seed = stateless_random.fold_in(dropout_seed, 0)
+        arguments = query, numbers, key, value, seed
+        queries_at_once = self.compute.queries_at_once
+        if query_parts.has_parts(query, queries_at_once):
+            context = query_parts.attend(attend, *arguments, queries_at_once)
+        else:
+            context = attend(*arguments)
         context = tf.transpose(context, [0, 2, 1, 3])  # [B, P, N, D]
         context = tf.reshape(context, layers.shape_of(queried))
         return self.project_add_norm(
@@ -130,20 +147,17 @@ class SelfAttention(BlockPart):
         """The dense layers that read the hidden states."""
         return self.query, self.key, self.value
 
-    def _softmax(self, scores, attention_bias, sequence_numbers, positions):
+    def _softmax(self, scores, attention_bias, query_numbers, key_numbers):
         """Returns the probabilities [B, N, P, S] of float [B, N, P, S]."""
         head_size = self.config.hidden_size // self.config.num_heads
         scale = head_size**-0.5
         fuses = self.fuses(scores)
-        if sequence_numbers is not None:
-            numbers = sequence_numbers
-            if positions is not None:
-                numbers = tf.gather(numbers, positions, batch_dims=1)  # [B, P]
+        if key_numbers is not None:
             if fuses:
                 return xla_fused_ops.packed_softmax(
-                    scores, numbers, sequence_numbers, scale
+                    scores, query_numbers, key_numbers, scale
                 )
-            attention_bias = elementwise_ops.packed_bias(numbers, sequence_numbers)
+            attention_bias = elementwise_ops.packed_bias(query_numbers, key_numbers)
         elif fuses:
             return xla_fused_ops.softmax(scores, attention_bias, scale)
         return elementwise_ops.softmax(

@@ -86,7 +86,6 @@ def train(
         run_lock.hold(model_dir, is_chief, preemption.exit_lost) as check_held,
     ):
         # ---- Data ----
-        strategies.check_masking(strategy, config.data.masking)
         run = sources.read(data_dir, config)
         notes = run_dir.check(config, run, model_dir)
         vocab = run_dir.read_vocab(run[0].sources[0])

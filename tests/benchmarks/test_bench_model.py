@@ -198,7 +198,7 @@ def test_the_memory_table_has_a_row_a_case_and_columns_by_remat():
     assert re.split(r"  +", header) == ["L", "B", "S", *re.split(r"  +", names)]
     assert [line.split() for line in body] == [
         "6 16 128 2.50 - 3.40 2,000.0 - 5,000.0".split(),
-        "24 4 512 - - - - - -".split(),
+        "24 1 2048 - - - - - -".split(),
     ]
 
 
@@ -377,24 +377,30 @@ def test_where_our_own_model_fails_the_binary_fails(monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("small_probe")
-def test_memory_is_measured_for_each_depth_and_remat_in_a_process_of_its_own(
+def test_memory_is_measured_for_each_depth_and_form_in_a_process_of_its_own(
     monkeypatch, capsys
 ):
     started = []
 
     def start(implementation, case):
-        started.append((case.name, implementation.options["remat"]))
+        started.append((case.name, implementation.options["train"]))
         return _FakeProcess(implementation, [], 1)
 
     arguments = ("--memory", "--implementations=*-float32", "--cases=memory-*-4x512")
     _run_with(monkeypatch, start, *arguments)
     assert started == [
-        (f"memory-{depth}-4x512", remat)
+        (f"memory-{depth}-4x512", train)
         for depth in (6, 12, 24)
-        for remat in ("none", "attention", "block")
+        for train in (
+            {"remat": "none"},
+            {"remat": "attention"},
+            {"remat": "block"},
+            {"queries_at_once": 128},
+            {"remat": "block", "queries_at_once": 128},
+        )
     ]
     output = capsys.readouterr().out
-    assert "A training step in float32, by train.remat" in output
+    assert "A training step in float32, by train.remat; parts: 128 queries" in output
     assert "bfloat16" not in output
 
 

@@ -151,16 +151,3 @@ def test_the_tpu_build_of_tensorflow_trains_on_the_tpu(monkeypatch):
     )
     monkeypatch.setattr(strategies, "_tpu", lambda address: address)
     assert strategies.create_strategy() == "local"
-
-
-def test_a_tpu_over_the_network_takes_records_with_masks():
-    strategy = fake_tpu.create_strategy()
-    strategies.check_masking(strategy, "static")
-    strategies.check_python_batches(strategy)
-    strategies.check_masking(strategy, "dynamic")  # its resolver is a local one
-    strategy.cluster_resolver.master = lambda: "grpc://10.0.0.5:8470"
-    strategies.check_masking(strategy, "static")
-    with pytest.raises(ValueError, match="needs records with masks"):
-        strategies.check_masking(strategy, "dynamic")
-    with pytest.raises(ValueError, match="use --tpu=local"):
-        strategies.check_python_batches(strategy)

@@ -175,6 +175,23 @@ def test_a_step_is_the_forward_pass_three_times_and_what_is_recomputed(
     assert step.total == 465300 + recomputed
 
 
+@pytest.mark.parametrize(
+    ("remat", "queries_at_once", "recomputed"),
+    [
+        # 2 * rows * 10 * 7 with 21 rows of three blocks, and 18 of the last.
+        ("none", 5, 11340),
+        ("none", 6, 8820),
+        ("none", 7, 0),
+        ("attention", 5, 88680 + 11340),
+    ],
+)
+def test_scores_of_attention_in_parts_are_computed_again(
+    remat, queries_at_once, recomputed
+):
+    step = costs_lib.step_flops(small_model(), SHAPE, remat, queries_at_once)
+    assert step.recomputed == recomputed
+
+
 def test_sharing_changes_no_products_and_inner_groups_multiply_those_of_blocks():
     shared, own, inner = (
         costs_lib.forward_flops(small_model(**changes), SHAPE, everywhere=True)
@@ -230,6 +247,31 @@ def test_activation_memory_by_remat(remat, kept, recomputed):
     assert (memory.kept, memory.recomputed) == (kept, recomputed)
     assert memory.logits == 6360  # 2 * 15 * 53 * 4
     assert memory.total == kept + recomputed + 6360
+
+
+@pytest.mark.parametrize(
+    ("remat", "queries_at_once", "kept", "recomputed"),
+    [
+        ("none", 3, 3 * 9408 + 9144, 0),  # 10584 - 1176 and 10152 - 1008
+        ("none", 6, 3 * 9408 + 10152, 0),
+        ("block", 3, 4 * 840, 8304),
+    ],
+)
+def test_attention_in_parts_keeps_no_probabilities(
+    remat, queries_at_once, kept, recomputed
+):
+    memory = costs_lib.activation_memory(
+        small_model(), SHAPE, remat, "float32", queries_at_once
+    )
+    assert (memory.kept, memory.recomputed) == (kept, recomputed)
+
+
+def test_the_probabilities_of_a_part_are_held_with_a_block_before_the_last():
+    shape = dataclasses.replace(SHAPE, num_predictions=1)
+    arguments = small_model(), shape, "block", "float32"
+    memory = costs_lib.activation_memory(*arguments, queries_at_once=5)
+    # 9744 - 1176, and 3 * 2 * 5 * 7 * 4
+    assert (memory.kept, memory.recomputed) == (3 * 840, 8568 + 840)
 
 
 def test_the_most_may_be_held_after_the_last_block():
@@ -367,12 +409,20 @@ def _bytes_kept(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("remat", config.REMATS)
-def test_a_layer_keeps_what_the_arithmetic_says(remat, dtype):
-    compute = compute_lib.Compute(dtype, fuse_elementwise=True, remat=remat)
+@pytest.mark.parametrize(
+    ("remat", "queries_at_once"),
+    [*((remat, 0) for remat in config.REMATS), ("none", 3)],
+)
+def test_a_layer_keeps_what_the_arithmetic_says(remat, queries_at_once, dtype):
+    compute = compute_lib.Compute(
+        dtype,
+        fuse_elementwise=True,
+        remat=remat,
+        queries_at_once=queries_at_once,
+    )
     four, five = (small_model(sharing="all", num_layers=depth) for depth in (4, 5))
     counted = [
-        costs_lib.activation_memory(sizes, SHAPE, remat, dtype).kept
+        costs_lib.activation_memory(sizes, SHAPE, remat, dtype, queries_at_once).kept
         for sizes in (four, five)
     ]
     found = [_bytes_kept(sizes, compute) for sizes in (four, five)]

@@ -241,3 +241,12 @@ def test_the_step_of_packed_rows_has_their_features():
     row = packed.data.row
     num_read = row.num_sequences + row.num_predictions
     assert f"tensor<{BATCH_SIZE}x1x{num_read}x48xi1>" in program
+
+
+def test_attention_in_parts_is_exported_without_all_pairs_of_tokens():
+    settings = ["model.num_layers=2", "train.queries_at_once=10"]
+    trainer = step_export.make_trainer(config_io.override(CONFIG, settings), BATCH_SIZE)
+    _, program = step_export.lower(trainer)
+    # Three parts of eight queries, in the layer whose result is needed everywhere.
+    assert "tensor<3x2x8x24xf32>" in program and "stablehlo.while" in program
+    assert "3x2x24x24x" not in program

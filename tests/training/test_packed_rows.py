@@ -65,8 +65,14 @@ FORMS = {
         compute_lib.Compute(fuse_elementwise=True, remat="block"),
         False,
     ),
+    "in parts": (compute_lib.Compute(queries_at_once=5), False),
+    "in parts, compiled": (compute_lib.Compute(queries_at_once=8), True),
     "bfloat16": (compute_lib.Compute("bfloat16"), False),
     "bfloat16, fused": (compute_lib.Compute("bfloat16", fuse_elementwise=True), False),
+    "bfloat16, fused, in parts": (
+        compute_lib.Compute("bfloat16", fuse_elementwise=True, queries_at_once=8),
+        False,
+    ),
 }
 # Products of other sizes are rounded in another way; bfloat16 has 8 bits.
 TOLERANCES = {"float32": 1e-6, "bfloat16": 0.03}

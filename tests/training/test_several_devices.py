@@ -1,10 +1,12 @@
 """The same run on one device, on two, and by two processes; and workers that go."""
 
 import os
+import shutil
 import signal
 
 import pytest
 
+from albert_tf.data import schema
 from albert_tf.optim import schedule
 from tests.support import small_run
 from tests.support import training_processes as processes
@@ -101,12 +103,15 @@ def test_two_devices_that_accumulate_compute_what_one_does(runs):
     _assert_equal(runs / "one", runs / "two_parts")
 
 
-def test_two_devices_with_packed_rows_compute_what_one_does(tmp_path):
+def test_dynamic_masks_are_the_same_on_two_devices_and_for_workers_that_resume(
+    tmp_path,
+):
     packed = ("data.pack_sequences=2", "data.masking=dynamic")
+    settings = (*FIFTY, *packed, "train.save_every_steps=25")
     data_dir = small_run.write_records(tmp_path, *packed)
     devices = {"one": (), "two": ("--strategy=mirrored", "--num_cpu_devices=2")}
     commands = [
-        processes.command(data_dir, tmp_path / name, (*FIFTY, *packed), *flags)
+        processes.command(data_dir, tmp_path / name, settings, *flags)
         for name, flags in devices.items()
     ]
     with processes.running(commands, tmp_path / "log") as started:
@@ -114,6 +119,21 @@ def test_two_devices_with_packed_rows_compute_what_one_does(tmp_path):
         errors = (tmp_path / "log" / "0.err").read_text()
         assert codes == [0, 0], errors[-3000:]
     _assert_equal(tmp_path / "one", tmp_path / "two")
+    # As if the one device had been lost after half of the steps.
+    shutil.copytree(tmp_path / "one", tmp_path / "workers")
+    for file in (tmp_path / "workers").glob("model.ckpt-50.*"):
+        file.unlink()
+    (tmp_path / "workers" / schema.CHECKPOINT_FILE).write_text(
+        'model_checkpoint_path: "model.ckpt-25"\n'
+    )
+    words = processes.command(data_dir, tmp_path / "workers", settings)
+    log = tmp_path / "cluster_log"
+    with processes.running([words] * 2, log, is_cluster=True) as started:
+        codes = processes.exit_codes(started)
+        errors = (log / "0.err").read_text()
+        assert codes == [0, 0], errors[-3000:]
+    assert "25" in errors
+    _assert_equal(tmp_path / "one", tmp_path / "workers")
 
 
 LONG = (

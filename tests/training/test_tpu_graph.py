@@ -252,6 +252,23 @@ def test_the_step_of_packed_rows_holds_nothing_that_a_tpu_cannot_do(tmp_path):
 
 
 @pytest.mark.slow
+def test_attention_in_parts_holds_nothing_that_a_tpu_cannot_do(data_dir):
+    ops = _make_run(data_dir, "train.queries_at_once=10").loop
+    assert tpu_ops.faults(ops) == set()
+    # Forward and backward in the first layer; the last one has few queries.
+    types = tpu_ops.types(ops.inside)
+    assert types["While"] + types["StatelessWhile"] == 2
+    shapes = [
+        output.shape.as_list()
+        for op in ops.inside
+        for output in op.outputs
+        if output.shape.rank == 4
+    ]
+    assert [4, 2, 8, 24] in shapes  # three parts of 8 queries
+    assert [4, 2, 24, 24] not in shapes
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_step_is_replicated_once_and_fed_by_the_host(make_run, name):
     run = make_run(name)
