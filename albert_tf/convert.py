@@ -52,6 +52,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         flag_values,
     )
     checkpoint_flags.define_weights(flag_values)
+    checkpoint_flags.define_license(flag_values)
     flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.DEFINE_list(
         "labels", [], "Names of the classes, if the format has none.", flag_values
@@ -90,8 +91,12 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
         from albert_tf.interchange import conversion
+        from albert_tf.serving import model_facts
 
-        lines = conversion.convert(source, target, options)
+        card = model_facts.writer(
+            source, target, flag_values.license, flag_values.weights
+        )
+        lines = conversion.convert(source, target, options, card)
     print("\n".join(lines))
 
 

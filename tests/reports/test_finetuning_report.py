@@ -399,7 +399,7 @@ def test_kinds_are_those_of_the_heads():
 
 
 def test_tasks_are_those_of_the_configuration():
-    assert tuple(finetuning_report.TASK_NAMES) == task_config.TASKS
+    assert tuple(task_config.TITLES) == task_config.TASKS
 
 
 # ---- Damaged folders ----
