@@ -95,6 +95,4 @@ def read_starts(model_dir: str) -> tuple[Provenance, ...]:
     path = os.path.join(model_dir, FILE)
     if not files.exists(path):
         return ()
-    return strict_json.as_type(
-        strict_json.load(path), path, tuple[Provenance, ...]
-    )
+    return strict_json.as_type(strict_json.load(path), path, tuple[Provenance, ...])

@@ -79,8 +79,7 @@ def write(output_dir: str, model_dirs: Sequence[str], is_finetuning: bool) -> st
         "differing": differing,
         "common_json": json.dumps(common, indent=2),
     }
-    last_step = max((row["step"] for run in runs for row in run.rows), default=0)
-    return html.write(output_dir, _TEMPLATE_FILE, values, last_step)
+    return html.write(output_dir, _TEMPLATE_FILE, values)
 
 
 def names_of(model_dirs: Sequence[str]) -> list[str]:
@@ -246,14 +245,18 @@ def _text(value: Any) -> str:
 def _pictures(runs: Sequence[Run], is_finetuning: bool) -> list[charts.Picture]:
     if is_finetuning:
         best = _selection_metric(runs)
-        split = _first_split(runs, best)
-        shown = [("loss", schema.TRAIN, "loss", "Loss in training", charts.PLAIN)]
+        split = _first_split(runs)
         title = f"{finetuning_charts.metric_label(best)}, {split}"
-        shown.insert(0, ("scores", split, best, title.capitalize(), charts.SHARE))
-    else:
+        title = title[:1].upper() + title[1:]
         shown = [
-            ("heldout", schema.HELDOUT, "mlm_loss", "Held-out MLM loss", charts.PLAIN),
-            ("training", schema.TRAIN, "mlm_loss", "MLM loss in training", charts.PLAIN),
+            ("scores", split, best, title, charts.SHARE),
+            ("loss", schema.TRAIN, "loss", "Loss in training", charts.PLAIN),
+        ]
+    else:
+        loss = "mlm_loss"
+        shown = [
+            ("heldout", schema.HELDOUT, loss, "Held-out MLM loss", charts.PLAIN),
+            ("training", schema.TRAIN, loss, "MLM loss in training", charts.PLAIN),
             ("probe", settings.PROBE, "accuracy", "Minimal pairs", charts.SHARE),
         ]
     found = []
@@ -277,7 +280,8 @@ def _selection_metric(runs: Sequence[Run]) -> str:
     return next(names, "")
 
 
-def _first_split(runs: Sequence[Run], metric: str) -> str:
+def _first_split(runs: Sequence[Run]) -> str:
+    """Returns the first split other than training that was scored."""
     rows = (row for run in runs for row in run.rows)
     others = (row["split"] for row in rows if row["split"] != schema.TRAIN)
     return next(others, "")
@@ -308,7 +312,8 @@ def _panels(
             times = [row["seconds"] / divisor for row in timed]
             values = [row[metric] for row in timed]
             over_time.append(line._replace(steps=times, values=values))
-    panel = charts.Panel(y_label, tuple(over_steps), y_format=y_format)
+    # Not `charts.STEP`: the axis ends where these lines do, not the longest run.
+    panel = charts.Panel(y_label, tuple(over_steps), y_format=y_format, x_label="steps")
     timed_panel = panel._replace(lines=tuple(over_time), x_label=unit)
     return panel, timed_panel
 

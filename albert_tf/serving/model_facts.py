@@ -26,7 +26,7 @@ _ASK = {
     "token_classification": 'model.tag("His brother lives in New York.")',
     "span": 'model.answer(("What is near?", "The church is near a lake."))',
     "answerable_span": 'model.answer(("What is near?", "The church is near a lake."))',
-    "multiple_choice": 'model.choose(("A train came.", "What came?", "a train", "a lake"))',
+    "multiple_choice": 'model.choose(("It came.", "What came?", "a bus", "a train"))',
 }
 
 

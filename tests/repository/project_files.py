@@ -17,6 +17,7 @@ DISTRIBUTIONS = {
     "importlinter": "import-linter",
     "sklearn": "scikit-learn",
     "tensorflow_serving": "tensorflow-serving-api",
+    "yaml": "PyYAML",
 }
 
 # Not in requirements.txt, so that Bazel has no such target; and prefixes of the files
