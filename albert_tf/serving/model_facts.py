@@ -289,7 +289,7 @@ def _pretraining_scores(
     found = []
     if not config.train.ema_decay or config.train.eval_weights == weights:
         found = [
-            model_card.Score("the run's own text", row["split"], metric, value)
+            model_card.Score("text of the run", row["split"], metric, value)
             for row in rows
             if row["split"] == schema.HELDOUT and row["step"] == step
             for metric, value in row.items()
