@@ -58,7 +58,7 @@ def _check(model_dirs: Sequence[str], flag_values: flags.FlagValues) -> bool:
     kinds = [_is_finetuning(path) for path in model_dirs]
     if len(set(kinds)) > 1:
         raise ValueError(
-            "all runs must be of pre-training or all of fine-tuning; "
+            "runs side by side must be all of pre-training or all of fine-tuning; "
             f"{model_dirs[0]} and {model_dirs[kinds.index(not kinds[0])]} are not"
         )
     if len(model_dirs) > 1 and not flag_values.output_dir:

@@ -144,9 +144,7 @@ def test_equal_names_are_told_apart_by_their_directories():
 
 def test_names_are_no_formulas_and_not_hidden_in_a_legend(tmp_path, monkeypatch):
     pictures = _drawn(monkeypatch)
-    paths = [
-        str(_pretraining(tmp_path / name, 0.5, [8.0])) for name in ("_a", "b$c$")
-    ]
+    paths = [str(_pretraining(tmp_path / name, 0.5, [8.0])) for name in ("_a", "b$c$")]
     comparison_report.write(str(tmp_path / "out"), paths, False)
     labels = [line.label for line in pictures[0].panels[0].lines]
     assert labels == [" _a", r"b\$c\$"]
