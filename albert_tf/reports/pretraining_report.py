@@ -59,7 +59,7 @@ def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> st
         records = run[stage.number - 1]
         alarm = guard.find_alarm(rows, stage.config, records.manifest, stage.first_step)
         summary.setdefault("heldout_unigram_entropy", records.unigram_entropy)
-    probe_dirs = dict.fromkeys([*results_reader.find(model_dir), *probe_dirs])
+    found = dict.fromkeys([*results_reader.find(model_dir), *probe_dirs])
     return write_report(
         output_dir,
         summary,
@@ -67,7 +67,7 @@ def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> st
         config,
         alarm.line if alarm else "",
         html.describe_run(model_dir),
-        [results_reader.read(folder) for folder in probe_dirs],
+        [results_reader.read(folder) for folder in found],
     )
 
 

@@ -161,8 +161,17 @@ def summary(model: config_lib.ModelConfig) -> str:
 
 
 def _sizes(model: config_lib.ModelConfig) -> list[tuple[str, str]]:
-    names = ("embedding_size", "hidden_size", "num_layers", "num_heads", "sharing")
-    names += ("intermediate_size", "activation", "max_positions", "vocab_size")
+    names = (
+        "embedding_size",
+        "hidden_size",
+        "num_layers",
+        "num_heads",
+        "sharing",
+        "intermediate_size",
+        "activation",
+        "max_positions",
+        "vocab_size",
+    )
     return [(f"model.{name}", str(getattr(model, name))) for name in names]
 
 
