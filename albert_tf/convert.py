@@ -72,6 +72,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         flag_values,
     )
     checkpoint_flags.define_weights(flag_values)
+    checkpoint_flags.define_license(flag_values)
     flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.DEFINE_list(
         "labels", [], "Names of the classes, if the format has none.", flag_values
@@ -113,14 +114,20 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         )
         # Imported here: the clients and TensorFlow take seconds, and flags and files
         # were checked first.
+        named = str(source)
         if flag_values.download:
             from albert_tf.interchange import downloads
 
             say = functools.partial(print, flush=True)
             source = downloads.fetch(source, flag_values.revision, say)
         from albert_tf.interchange import conversion
+        from albert_tf.serving import model_facts
 
-        lines = conversion.convert(str(source), str(target), options)
+        # Of a fetched model the card has the name, not the path of the cache.
+        card = model_facts.writer(
+            named, str(target), flag_values.license, flag_values.weights
+        )
+        lines = conversion.convert(str(source), str(target), options, card)
     print("\n".join(lines))
 
 

@@ -98,11 +98,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         )
         how = flag_values.checkpoint, flag_values.strategy, flag_values.tpu
         with flags_lib.exiting_early():
-            if flag_values.lite:
-                results = exported_evaluation.evaluate_tflite(flag_values.lite, *what)
-            elif flag_values.openvino:
-                results = exported_evaluation.evaluate_openvino(
-                    flag_values.openvino, *what
+            engine = "lite" if flag_values.lite else "openvino"
+            if exported_dir := flag_values[engine].value:
+                results = exported_evaluation.evaluate_exported(
+                    engine, exported_dir, *what
                 )
             elif compute_dtype:
                 results = exported_evaluation.evaluate_compute_dtype(

@@ -18,7 +18,8 @@ expects it. In bfloat16 the weights of the blocks are stored in it too. With
 each shape. The encoder takes ids, returns all its layers, and can be trained in Keras.
 The form lite is a file for TensorFlow Lite with 8-bit matrices; it takes ids. The form
 openvino takes strings as the first one does, and albert_tf.serve, predict and evaluate
-take it likewise; OpenVINO computes its encoder, on CPUs.
+take it likewise; OpenVINO computes its encoder, on CPUs. README.md is a model card, as
+model hubs read it; --license fills its license field.
 """
 
 import importlib.util
@@ -57,6 +58,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         flag_values,
     )
     checkpoint_flags.define_weights(flag_values)
+    checkpoint_flags.define_license(flag_values)
     flags.adopt_module_key_flags(checkpoint_flags, flag_values)
     flags.DEFINE_enum(
         "form",
@@ -161,7 +163,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Exports what the flags say."""
     model_dir, output_dir = flag_values.model_dir, flag_values.output_dir
     form, checkpoint = flag_values.form, flag_values.checkpoint
-    weights = flag_values.weights
+    weights, license_name = flag_values.weights, flag_values.license
     with cli.user_errors():
         cli.refuse_arguments(argv)
         if flag_values.version is not None:
@@ -169,8 +171,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         _check(flag_values, output_dir)
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
-        from albert_tf.serving import export
+        from albert_tf.serving import export, model_card
 
+        model_card.check_license(license_name)
         if flag_values.version is not None:
             files.make_folder(flag_values.output_dir)
         exported, length = form, flag_values.fixed_length
@@ -182,6 +185,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 flag_values.compute_dtype,
                 length,
                 weights,
+                license_name,
             )
             exported = ", ".join(names)
         elif form == "openvino":
@@ -192,13 +196,16 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 flag_values.compute_dtype or "float32",
                 flag_values.calibration_input,
                 weights,
+                license_name,
             )
             exported = f"{', '.join(names)} for OpenVINO"
         elif form == "encoder":
-            path = export.export_encoder(model_dir, output_dir, checkpoint, weights)
+            path = export.export_encoder(
+                model_dir, output_dir, checkpoint, weights, license_name
+            )
         else:
             path = export.export_tflite(
-                model_dir, output_dir, checkpoint, length, weights
+                model_dir, output_dir, checkpoint, length, weights, license_name
             )
     print(f"{output_dir}: {exported} of {path}")
 

@@ -122,7 +122,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
-        from albert_tf.core import config_io
+        from albert_tf.core import config_io, provenance
         from albert_tf.probing import probe
         from albert_tf.reports import probe_report
         from albert_tf.serving import token_scorer
@@ -149,7 +149,14 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             seconds=round(time.monotonic() - started, 1),
         )
         probe.write(output_dir, probed, values)
-        page = probe_report.write(output_dir, values, config_io.to_json(loaded.config))
+        made = provenance.now()
+        page = probe_report.write(
+            output_dir,
+            values,
+            config_io.to_json(loaded.config),
+            f"Model {provenance.name_of(flag_values.model)}, probed {made.date}; "
+            f"{made.versions_line}.",
+        )
     print("\n".join([*probe.summary_lines(values), page]))
 
 

@@ -17,6 +17,17 @@ def define_weights(flag_values: flags.FlagValues) -> None:
     )
 
 
+def define_license(flag_values: flags.FlagValues) -> None:
+    """Defines --license."""
+    flags.DEFINE_string(
+        "license",
+        "unknown",
+        "License of the weights for the model card README.md, as model hubs name it, "
+        "such as apache-2.0.",
+        flag_values=flag_values,
+    )
+
+
 def define_compute_dtype(flag_values: flags.FlagValues) -> None:
     """Defines --compute_dtype, None by default."""
     flags.DEFINE_enum(

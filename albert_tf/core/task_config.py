@@ -20,6 +20,23 @@ TASKS = (
     "table",
     "conll",
 )
+# As pages and model cards name them.
+TITLES = {
+    "cola": "CoLA",
+    "sst2": "SST-2",
+    "mrpc": "MRPC",
+    "stsb": "STS-B",
+    "qqp": "QQP",
+    "mnli": "MNLI",
+    "qnli": "QNLI",
+    "rte": "RTE",
+    "wnli": "WNLI",
+    "squad1": "SQuAD 1.1",
+    "squad2": "SQuAD 2.0",
+    "race": "RACE",
+    "table": "a custom table",
+    "conll": "word labels (CoNLL)",
+}
 TABLE_KINDS = ("classification", "regression")
 INITIAL_WEIGHTS = ("checkpoint", "random")
 ON_BAD_EXAMPLE = ("error", "skip")

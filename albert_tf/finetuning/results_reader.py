@@ -196,7 +196,7 @@ def read_run(model_dir: str) -> TaskRun:
         config.task.name,
     )
     rows = metrics_log.read_metrics(model_dir)
-    results = _read_results(os.path.join(model_dir, RESULTS_FILE))
+    results = read_results_file(model_dir)
     answers = {}
     for split in results.get("scores", {}):
         path = os.path.join(model_dir, f"answers-{split}.jsonl")
@@ -220,7 +220,13 @@ def read_results(model_dir: str) -> dict[str, Any]:
     return dict(results)
 
 
-def _read_results(path: str) -> dict[str, Any]:
+def read_results_file(model_dir: str) -> dict[str, Any]:
+    """Reads results.json of one run, and nothing else; empty if it has not ended.
+
+    Raises:
+      ValueError: the file is malformed; names it.
+    """
+    path = os.path.join(model_dir, RESULTS_FILE)
     if not files.exists(path):
         return {}
     results = strict_json.load(path, lenient=True)

@@ -60,13 +60,19 @@ def write(
         _WRITERS[name](model, folder, report)
 
 
-def convert(source: str, target: str, options: portable.ReadOptions) -> list[str]:
+def convert(
+    source: str,
+    target: str,
+    options: portable.ReadOptions,
+    add_card: Callable[[portable.PortableModel, str], None] = lambda *_: None,
+) -> list[str]:
     """Converts a model; the target appears complete or not at all.
 
     Args:
       source: FORMAT:PATH.
       target: FORMAT:DIRECTORY.
       options: what the user specifies of the source.
+      add_card: adds a model card to the written directory.
 
     Returns:
       Lines that list every weight that was moved, and what has no counterpart.
@@ -82,4 +88,5 @@ def convert(source: str, target: str, options: portable.ReadOptions) -> list[str
     report.say(f"to {target}:")
     with files.complete_folder(folder) as unfinished:
         write(target_format, model, unfinished, options.recipe, report)
+        add_card(model, unfinished)
     return report.lines

@@ -15,6 +15,7 @@ from albert_tf.core import files, short_repr, strict_json
 
 BLIMP, ZORRO = "blimp", "zorro"
 SUITES = (BLIMP, ZORRO)
+TITLES = {BLIMP: "BLiMP", ZORRO: "Zorro"}
 # Where the pairs are below the directory of a suite, as its authors publish it.
 _PATTERNS = {
     BLIMP: os.path.join("data", "*.jsonl"),

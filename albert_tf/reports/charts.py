@@ -28,6 +28,8 @@ _DASHES = ("-", "--", "-.", ":")
 PLAIN = "{x:g}"
 WHOLE = "{x:,.0f}"
 SHARE = "%"
+# The horizontal axis that the panels of a picture share.
+STEP = "step"
 
 
 class Theme(NamedTuple):
@@ -59,14 +61,14 @@ THEMES = (
 
 
 class Line(NamedTuple):
-    """Values over steps.
+    """Values over steps, or over what the panel's `x_label` says.
 
-    `color` is an index of the theme's colours, modulo their number. `bands` are
-    (low, high) around the values, the widest first.
+    `color` is an index of the theme's colours; from their number on they repeat, with
+    other dashes. `bands` are (low, high) around the values, the widest first.
     """
 
     label: str
-    steps: list[int]
+    steps: Sequence[float]
     values: list[float]
     color: int = 0
     has_markers: bool = False
@@ -79,7 +81,7 @@ class Panel(NamedTuple):
     `y_format` is PLAIN, WHOLE (integers only) or SHARE (in percent). If
     `y_limits` begin at 0 and have no end, they end above the largest value. The lines
     of a logarithmic panel also differ in their dashes. `marked_step` gets a vertical
-    line.
+    line. With another `x_label` than `STEP` the axis ends where the lines do.
     """
 
     y_label: str
@@ -91,6 +93,7 @@ class Panel(NamedTuple):
     is_logarithmic: bool = False
     marked_step: int | None = None
     marked_label: str = ""
+    x_label: str = STEP
 
 
 class Matrix(NamedTuple):
@@ -151,7 +154,9 @@ class Picture(NamedTuple):
     @property
     def is_over_steps(self) -> bool:
         """Returns whether the horizontal axis is that of steps."""
-        return all(isinstance(panel, Panel) for panel in self.panels)
+        return all(
+            isinstance(panel, Panel) and panel.x_label == STEP for panel in self.panels
+        )
 
 
 def draw(picture: Picture, last_step: int, theme: Theme) -> bytes:
@@ -169,9 +174,9 @@ def draw(picture: Picture, last_step: int, theme: Theme) -> bytes:
                 _draw_lines(axes, panel, theme)
                 _draw_boundaries(axes, picture.boundaries, theme)
                 _set_axes(axes, panel, last_step)
-                is_lowest = place == len(picture.panels)
-                axes.tick_params(labelbottom=is_lowest)
-                axes.set_xlabel("step" if is_lowest else "")
+                is_labelled = not picture.is_over_steps or place == len(picture.panels)
+                axes.tick_params(labelbottom=is_labelled)
+                axes.set_xlabel(panel.x_label if is_labelled else "")
             case Matrix():
                 _draw_matrix(axes, panel, theme)
             case Points():
@@ -211,7 +216,8 @@ def _num_columns(names: Iterable[str]) -> int:
 def _draw_lines(axes: axes_lib.Axes, panel: Panel, theme: Theme) -> None:
     for line in panel.lines:
         color = theme.lines[line.color % len(theme.lines)]
-        dashes = _DASHES[line.color % len(_DASHES)] if panel.is_logarithmic else "-"
+        repeats = line.color if panel.is_logarithmic else line.color // len(theme.lines)
+        dashes = _DASHES[repeats % len(_DASHES)]
         # A line through one point is invisible.
         marker = "o" if line.has_markers or len(line.steps) == 1 else ""
         axes.plot(
@@ -245,7 +251,9 @@ def _draw_boundaries(
         axes.axvline(step, color=theme.ink, ls="-.", lw=0.8, label=label)
 
 
-def _set_axes(axes: axes_lib.Axes, panel: Panel, last_step: int) -> None:
+def _set_axes(axes: axes_lib.Axes, panel: Panel, last_step: float) -> None:
+    if panel.x_label != STEP:
+        last_step = max((max(line.steps) for line in panel.lines), default=0)
     last = max(last_step, 1)
     axes.set_xlim(-0.02 * last, 1.02 * last)
     if panel.is_logarithmic:
@@ -285,7 +293,7 @@ def _draw_matrix(axes: axes_lib.Axes, panel: Matrix, theme: Theme) -> None:
     colors = colors_lib.LinearSegmentedColormap.from_list(
         "shares", [theme.paper, theme.lines[0]]
     )
-    axes.imshow(shares, cmap=colors, vmin=0.0, vmax=1.0)
+    cells = axes.imshow(shares, cmap=colors, vmin=0.0, vmax=1.0).to_rgba(shares)
     axes.grid(False)
     # Labels come from the user: a dollar sign must not begin a formula.
     names = [_shortened(name) for name in panel.labels]
@@ -303,11 +311,37 @@ def _draw_matrix(axes: axes_lib.Axes, panel: Matrix, theme: Theme) -> None:
     size = 10 if len(names) <= _MAX_COUNTS_SHOWN // 2 else 7
     for row in places:
         for column in places:
-            color = theme.paper if shares[row, column] > 0.5 else theme.ink
+            color = legible_on(cells[row, column])
             text = f"{counts[row, column]:,}"
             axes.text(
                 column, row, text, ha="center", va="center", color=color, size=size
             )
+
+
+def legible_on(color: Sequence[float]) -> str:
+    """Returns black or white, whichever has the higher contrast to a colour.
+
+    It is 4.5 at least, as the Web Content Accessibility Guidelines ask of text.
+
+    Args:
+      color: red, green and blue from 0 to 1; what follows is not read.
+    """
+    luminance = relative_luminance(color)
+    is_dark = 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05
+    return "#ffffff" if is_dark else "#000000"
+
+
+def relative_luminance(color: Sequence[float]) -> float:
+    """Returns the relative luminance of a colour in sRGB, as the guidelines define it.
+
+    Args:
+      color: as for `legible_on`.
+    """
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in color[:3]
+    ]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
 def _shortened(name: str) -> str:

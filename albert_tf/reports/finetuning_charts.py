@@ -20,7 +20,7 @@ OTHER = "(other)"
 # Whole lines of a legend, of which none would be found again among more.
 _MAX_SCORES = 4
 # Of metrics.jsonl: not metrics, and metrics that have no upper bound.
-_NOT_SCORES = ("step", "seconds", "begun_at", "split")
+NOT_SCORES = ("step", "seconds", "begun_at", "split")
 # Words of the shortest right answer: up to these many.
 _LENGTHS = {1: "1", 2: "2", 3: "3", 5: "4–5", 9: "6–9"}
 _LONGER, _NO_ANSWER = "10+", "none"
@@ -86,7 +86,7 @@ def _metrics(rows: Rows, best_metric: str) -> list[str]:
         for row in rows
         if row["split"] != schema.TRAIN
         for name in (best_metric, *row)
-        if name in row and name not in _NOT_SCORES and results_reader.is_share(name)
+        if name in row and name not in NOT_SCORES and results_reader.is_share(name)
     )
     return list(found)[:_MAX_SCORES]
 

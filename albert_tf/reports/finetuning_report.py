@@ -1,11 +1,10 @@
 """Report of a fine-tuning run: scores next to the paper's, curves, wrong answers."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io
+from albert_tf.core import config_io, provenance, task_config
 from albert_tf.finetuning import results_reader
 from albert_tf.reports import (
     charts,
@@ -15,22 +14,6 @@ from albert_tf.reports import (
     paper_scores,
 )
 
-TASK_NAMES = {
-    "cola": "CoLA",
-    "sst2": "SST-2",
-    "mrpc": "MRPC",
-    "stsb": "STS-B",
-    "qqp": "QQP",
-    "mnli": "MNLI",
-    "qnli": "QNLI",
-    "rte": "RTE",
-    "wnli": "WNLI",
-    "squad1": "SQuAD 1.1",
-    "squad2": "SQuAD 2.0",
-    "race": "RACE",
-    "table": "a custom table",
-    "conll": "word labels (CoNLL)",
-}
 _TEMPLATE_FILE = "finetuning.html"
 _THRESHOLD = "null_odds_threshold"
 _MIN_COLUMNS = 2
@@ -58,7 +41,7 @@ class AnswerSection(NamedTuple):
 
 
 def write(output_dir: str, model_dir: str) -> str:
-    """Writes index.html and its pictures into a directory.
+    """Writes index.html, which needs no other file.
 
     Args:
       output_dir: the directory, local or gs://; made if it does not exist.
@@ -72,11 +55,8 @@ def write(output_dir: str, model_dir: str) -> str:
       ValueError: a file of the run is missing or has another form; names it.
     """
     seeds = results_reader.read_seeds(model_dir)
-    if seeds:
-        folder = next(
-            run["folder"] for run in seeds["seeds"] if run["seed"] == seeds["best"]
-        )
-        model_dir = os.path.join(model_dir, folder)
+    name = provenance.name_of(model_dir)
+    model_dir = results_reader.best_folder(model_dir)
     run = results_reader.read_run(model_dir)
     html.check_rows(run.rows)
     rows = sorted(run.rows, key=lambda row: row["step"])
@@ -86,7 +66,9 @@ def write(output_dir: str, model_dir: str) -> str:
     )
     sections = [_section(results, split, run.answers[split]) for split in run.answers]
     values = {
-        "task": TASK_NAMES[run.config.task.name],
+        "name": name,
+        "identity": html.describe_run(model_dir),
+        "task": task_config.TITLES[run.config.task.name],
         "config": run.config,
         "config_json": config_io.to_json(run.config),
         "results": results,
@@ -105,9 +87,8 @@ def write(output_dir: str, model_dir: str) -> str:
         "settings": _settings(run.config, results),
     }
     values |= _comparison(run, seeds) if results else {}
-    pictures = [*curves, *(picture for part in sections for picture in part.pictures)]
     last_step = rows[-1]["step"] if rows else 0
-    return html.write(output_dir, _TEMPLATE_FILE, pictures, last_step, values)
+    return html.write(output_dir, _TEMPLATE_FILE, values, last_step)
 
 
 # ---- Scores ----

@@ -1,5 +1,6 @@
 """Rendering of report pages: templates, pictures, and formats of values."""
 
+import base64
 import importlib.resources
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,46 +8,35 @@ from typing import Any
 
 import jinja2
 
-from albert_tf.core import files, validation
+from albert_tf.core import files, provenance, validation
 from albert_tf.reports import charts
 
 PAGE_FILE = "index.html"
 
 
 def write(
-    output_dir: str,
-    template: str,
-    pictures: Sequence[charts.Picture],
-    last_step: int,
-    values: Mapping[str, Any],
+    output_dir: str, template: str, values: Mapping[str, Any], last_step: int = 0
 ) -> str:
-    """Writes index.html and its pictures into a directory.
+    """Writes index.html, which needs no other file.
 
     Args:
       output_dir: the directory, local or gs://; made if it does not exist.
-      template: name of a template of this package; it receives `pictures` and `pixels`
-        in addition to the values.
-      pictures: drawn once in each theme.
+      template: name of a template of this package.
+      values: of the template. Its `page.figures` takes pictures, which are drawn once
+        in each theme and embedded.
       last_step: the end of the axes over steps.
-      values: the other values of the template.
 
     Returns:
       The path of index.html.
     """
-    html = _environment().get_template(template)
-    page = html.render(pictures=pictures, pixels=charts.PIXELS, **values)
+    page = _environment(last_step).get_template(template).render(values)
     files.make_folder(output_dir)
-    for picture in pictures:
-        for theme in charts.THEMES:
-            path = os.path.join(output_dir, f"{picture.name}{theme.suffix}.png")
-            files.write_bytes(path, charts.draw(picture, last_step, theme))
-    # The page is written last, so that all its pictures exist.
     path = os.path.join(output_dir, PAGE_FILE)
     files.write_bytes(path, page.encode())
     return path
 
 
-def _environment() -> jinja2.Environment:
+def _environment(last_step: int) -> jinja2.Environment:
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -54,12 +44,42 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=count, duration=duration, label=label)
+    light, dark = charts.THEMES
+    environment.filters.update(
+        count=count,
+        duration=duration,
+        label=label,
+        light=lambda picture: _embedded(charts.draw(picture, last_step, light)),
+        dark=lambda picture: _embedded(charts.draw(picture, last_step, dark)),
+    )
+    environment.globals["pixels"] = charts.PIXELS
     return environment
+
+
+def _embedded(png: bytes) -> str:
+    """Returns a picture as a data: URL."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def _template(name: str) -> str:
     return importlib.resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+def describe_run(model_dir: str) -> str:
+    """Returns name, dates and versions of a run, as far as it has recorded them.
+
+    Raises:
+      ValueError: its record is damaged; names it.
+    """
+    name, starts = provenance.name_of(model_dir), provenance.read_starts(model_dir)
+    if not starts:
+        return f"Run {name}; its date and versions were not recorded."
+    text = f"Run {name}, begun {starts[0].date}"
+    if resumed := starts[1:]:
+        times = "once" if len(resumed) == 1 else f"{len(resumed):,} times"
+        text += f", resumed {times}, last {resumed[-1].date}"
+    lines = list(dict.fromkeys(start.versions_line for start in starts))
+    return f"{text}; {'; then '.join(lines)}."
 
 
 def has(value: Any, *names: str) -> bool:

@@ -15,6 +15,8 @@ from albert_tf.reports import charts
 TRUST_RATIO = "trust_ratio/"
 # With more variables than this, those that differ in the block alone are one line.
 _MAX_LINES = 12
+# Phenomena of grammar in a picture: more lines cross too often to be followed.
+_MAX_PHENOMENA = 4
 # The parts of the model, with what the names of their variables hold; the first counts.
 _PARTS = {
     "embeddings": "embedding",
@@ -124,6 +126,7 @@ def _results(rows: Rows, entropy: float | None) -> Iterable[charts.Picture]:
     )
     pairs = charts.Panel("accuracy", lines, 0.5, "by chance", y_format=charts.SHARE)
     yield _picture("grammar-probe", {"Minimal pairs of grammar": pairs})
+    yield from _phenomenon_pictures(rows)
     yield _picture(
         "mlm-by-source",
         {
@@ -137,6 +140,29 @@ def _results(rows: Rows, entropy: float | None) -> Iterable[charts.Picture]:
             ),
         },
     )
+
+
+def _phenomenon_pictures(rows: Rows) -> Iterable[charts.Picture]:
+    """Returns pictures of the accuracies by phenomenon, all with the same axis."""
+    prefix = "accuracy/"
+    found = (row for row in rows if row["split"] == settings.PROBE)
+    names = list(dict.fromkeys(n for row in found for n in row if n.startswith(prefix)))
+    lines = [
+        line._replace(color=place % _MAX_PHENOMENA, has_markers=True)
+        for place, name in enumerate(sorted(names))
+        for line in _line(
+            rows, settings.PROBE, name, name.removeprefix(prefix).replace("_", " ")
+        )
+    ]
+    for first in range(0, len(lines), _MAX_PHENOMENA):
+        shown = tuple(lines[first : first + _MAX_PHENOMENA])
+        panel = charts.Panel("accuracy", shown, 0.5, "by chance", (0.0, 1.0))
+        number = first // _MAX_PHENOMENA + 1
+        yield charts.Picture(
+            f"grammar-probe-{number}",
+            f"Minimal pairs by phenomenon ({number})",
+            (panel._replace(y_format=charts.SHARE),),
+        )
 
 
 def _lines_by_source(rows: Rows, metric: str) -> tuple[charts.Line, ...]:

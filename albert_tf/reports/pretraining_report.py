@@ -1,7 +1,7 @@
 """Report of a pre-training run: held-out metrics, curves, filled masks, counts."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.checkpoints import run_dir
@@ -9,7 +9,8 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, strict_json, validation
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema, sources
-from albert_tf.reports import html, pretraining_charts
+from albert_tf.probing import results_reader
+from albert_tf.reports import html, pretraining_charts, probe_report
 from albert_tf.training import guard, metrics_log
 
 SUMMARY_FILE = "summary.json"
@@ -21,13 +22,15 @@ _OBJECTS = ("before", "after", "seconds")
 _PLACED = (*_NUMBERS, *_OBJECTS, "filled_masks", "data_statistics")
 
 
-def write(output_dir: str, model_dir: str) -> str:
+def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> str:
     """Writes the report of a run directory.
 
     Args:
       output_dir: as for `write_report`.
       model_dir: a directory with config.json, metrics.jsonl and, if albert_tf.demo
         wrote it, summary.json.
+      probe_dirs: output directories of albert_tf.probe; those that `model_dir` has are
+        shown too.
 
     Returns:
       The path of index.html.
@@ -56,7 +59,16 @@ def write(output_dir: str, model_dir: str) -> str:
         records = run[stage.number - 1]
         alarm = guard.find_alarm(rows, stage.config, records.manifest, stage.first_step)
         summary.setdefault("heldout_unigram_entropy", records.unigram_entropy)
-    return write_report(output_dir, summary, rows, config, alarm.line if alarm else "")
+    found = dict.fromkeys([*results_reader.find(model_dir), *probe_dirs])
+    return write_report(
+        output_dir,
+        summary,
+        rows,
+        config,
+        alarm.line if alarm else "",
+        html.describe_run(model_dir),
+        [results_reader.read(folder) for folder in found],
+    )
 
 
 def _read_records(
@@ -79,8 +91,10 @@ def write_report(
     rows: pretraining_charts.Rows,
     config: config_lib.Config,
     alarm: str = "",
+    identity: str = "",
+    probes: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Writes index.html and its pictures into a directory.
+    """Writes index.html, which needs no other file.
 
     Args:
       output_dir: the directory, local or gs://; made if it does not exist.
@@ -92,6 +106,8 @@ def write_report(
       rows: the rows of metrics.jsonl.
       config: the configuration of the run.
       alarm: why the run does not learn, if it does not.
+      identity: name, date and versions of the run.
+      probes: results of grammar probes, as `probe_report.section` takes them.
 
     Returns:
       The path of index.html.
@@ -108,8 +124,14 @@ def write_report(
         summary.get("heldout_unigram_entropy"),
         [step for step in ends if step < last_step],
     )
-    values = {**_values(summary, rows, config), "alarm": alarm}
-    return html.write(output_dir, _TEMPLATE_FILE, pictures, last_step, values)
+    values = {
+        **_values(summary, rows, config),
+        "alarm": alarm,
+        "identity": identity,
+        "probes": list(map(probe_report.section, probes)),
+        "pictures": pictures,
+    }
+    return html.write(output_dir, _TEMPLATE_FILE, values, last_step)
 
 
 def _check(summary: Mapping[str, Any], rows: pretraining_charts.Rows) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.core import validation
+from albert_tf.probing import suites
 from albert_tf.reports import html
 
 _TEMPLATE_FILE = "probe.html"
-_TITLES = {"blimp": "BLiMP", "zorro": "Zorro"}
 _METRICS = {
     "pll": "pseudo-log-likelihood, one token masked at a time (Salazar et al., 2020)",
     "within_word": (
@@ -30,7 +30,9 @@ _NOTES = {
 _OWN = "this model"
 
 
-def write(output_dir: str, values: Mapping[str, Any], config_json: str) -> str:
+def write(
+    output_dir: str, values: Mapping[str, Any], config_json: str, identity: str = ""
+) -> str:
     """Writes index.html, which needs no other file.
 
     Args:
@@ -38,6 +40,7 @@ def write(output_dir: str, values: Mapping[str, Any], config_json: str) -> str:
       values: from `probe.to_dict`, with the settings `suite`, `metric`, `model`,
         `checkpoint`, `compute_dtype` and `seconds`.
       config_json: the configuration of the model's run.
+      identity: name, date and versions of what was probed.
 
     Returns:
       The path of index.html.
@@ -45,12 +48,32 @@ def write(output_dir: str, values: Mapping[str, Any], config_json: str) -> str:
     Raises:
       ValueError: there are no accuracies.
     """
+    page = {
+        "probe": section(values),
+        "identity": identity,
+        "paradigms": _paradigm_groups(values),
+        "published_names": list(values["published"]),
+        "settings": _settings(values),
+        "config_json": config_json,
+    }
+    return html.write(output_dir, _TEMPLATE_FILE, page)
+
+
+def section(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the macros `probe_verdict` and `probe_bars` of a page show.
+
+    Args:
+      values: as for `write`.
+
+    Raises:
+      ValueError: there are no accuracies.
+    """
     holds = html.has(values, "overall", "phenomena", "paradigms", "published")
     validation.require(holds, "a probe's results must have accuracies", values)
     suite = values["suite"]
-    page = {
-        "title": _TITLES.get(suite, suite),
-        "values": values,
+    return {
+        "title": suites.TITLES.get(suite, suite),
+        "results": values,
         "metric": _METRICS[values["metric"]],
         "own": _OWN,
         "charts": [
@@ -60,13 +83,8 @@ def write(output_dir: str, values: Mapping[str, Any], config_json: str) -> str:
                 for name, one in values["phenomena"].items()
             ),
         ],
-        "paradigms": _paradigm_groups(values),
-        "published_names": list(values["published"]),
         "note": _NOTES.get(suite, "") if values["published"] else "",
-        "settings": _settings(values),
-        "config_json": config_json,
     }
-    return html.write(output_dir, _TEMPLATE_FILE, (), 0, page)
 
 
 def _chart(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.core import validation
+from albert_tf.core import provenance, validation
 from albert_tf.reports import html
 
 _TEMPLATE_FILE = "reproduction.html"
@@ -31,12 +31,14 @@ def write(output_dir: str, budget: str, tables: Sequence[Mapping[str, Any]]) -> 
         holds = html.has(table, "title", "rows", "measures", "comparisons")
         validation.require(holds, "a table must have rows and measures", table)
     verdicts = [one["verdict"] for table in tables for one in table["comparisons"]]
+    made = provenance.now()
     values = {
+        "identity": f"Written {made.date} with {made.versions_line}.",
         "budget": budget,
         "counts": {name: verdicts.count(name) for name in _CLASSES},
         "tables": [_table(table) for table in tables],
     }
-    return html.write(output_dir, _TEMPLATE_FILE, (), 0, values)
+    return html.write(output_dir, _TEMPLATE_FILE, values)
 
 
 def _table(table: Mapping[str, Any]) -> dict[str, Any]:

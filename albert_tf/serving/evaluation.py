@@ -44,13 +44,19 @@ def evaluate_compute_dtype(
     )
 
 
-def evaluate_tflite(
-    lite_dir: str, model_dir: str, data_dir: str, split: str, output_dir: str
+def evaluate_exported(
+    engine: str,
+    exported_dir: str,
+    model_dir: str,
+    data_dir: str,
+    split: str,
+    output_dir: str,
 ) -> dict[str, Any]:
-    """Evaluates a TensorFlow Lite model on this machine.
+    """Evaluates an exported model on this machine, with the engine that computes it.
 
     Args:
-      lite_dir: directory that albert_tf.export --form=lite wrote of the run.
+      engine: one of `ENGINES`.
+      exported_dir: directory that albert_tf.export --form=ENGINE wrote of the run.
       model_dir: directory of the run, or of one of its seeds.
       data_dir: directory of the task's files.
       split: such as "dev".
@@ -63,6 +69,13 @@ def evaluate_tflite(
       ValueError: directories or data do not fit.
     """
     cli.check_output_dir(output_dir, [model_dir])
+    evaluate = ENGINES[engine]
+    return evaluate(exported_dir, model_dir, data_dir, split, output_dir)
+
+
+def _evaluate_tflite(
+    lite_dir: str, model_dir: str, data_dir: str, split: str, output_dir: str
+) -> dict[str, Any]:
     model = tflite.LiteModel(lite_dir)
     _check_same_task(model_dir, lite_dir)
     split_evaluation = evaluation.SplitEvaluation(model_dir, data_dir, split, lite_dir)
@@ -74,28 +87,11 @@ def evaluate_tflite(
     return split_evaluation.write(predict(), output_dir)
 
 
-def evaluate_openvino(
+def _evaluate_openvino(
     openvino_dir: str, model_dir: str, data_dir: str, split: str, output_dir: str
 ) -> dict[str, Any]:
-    """Evaluates a model of OpenVINO on this machine.
-
-    Args:
-      openvino_dir: directory that albert_tf.export --form=openvino wrote of the run.
-      model_dir: directory of the run, or of one of its seeds.
-      data_dir: directory of the task's files.
-      split: such as "dev".
-      output_dir: another directory.
-
-    Returns:
-      The content of results.json.
-
-    Raises:
-      ValueError: directories or data do not fit.
-    """
-    cli.check_output_dir(output_dir, [model_dir])
     engine = openvino_model.Encoder(openvino_dir)
-    extra = os.path.join(openvino_dir, saved_model_dir.EXTRA)
-    _check_same_task(model_dir, extra)
+    _check_same_task(model_dir, os.path.join(openvino_dir, saved_model_dir.EXTRA))
     return evaluation.evaluate_checkpoint(
         model_dir,
         data_dir,
@@ -107,6 +103,10 @@ def evaluate_openvino(
         make_encode=lambda model: functools.partial(_encode_with, engine),
         weights=engine.settings.weights,
     )
+
+
+# By the name of the form of export, and of the flag of albert_tf.evaluate.
+ENGINES = {"lite": _evaluate_tflite, "openvino": _evaluate_openvino}
 
 
 def _encode_with(engine: openvino_model.Encoder, *texts) -> encoder_lib.EncoderOutputs:

@@ -11,12 +11,20 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
+from albert_tf.core import config_io, files, provenance, task_config
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
 from albert_tf.inference import openvino_model, saved_model_dir
 from albert_tf.model import encoder as encoder_lib
-from albert_tf.serving import hub_encoder, load, openvino_export, tflite, warmup
+from albert_tf.serving import (
+    hub_encoder,
+    load,
+    model_card,
+    model_facts,
+    openvino_export,
+    tflite,
+    warmup,
+)
 
 
 def export_text(
@@ -26,10 +34,11 @@ def export_text(
     compute_dtype: str | None = None,
     fixed_length: int | None = None,
     weights: str = config_lib.WEIGHTS[0],
+    license_name: str = model_card.UNKNOWN_LICENSE,
 ) -> tuple[str, list[str]]:
     """Writes a SavedModel that takes strings, with requests to warm it up.
 
-    Vocabulary and configuration are written beside them.
+    Vocabulary, configuration and model card are written beside them.
 
     Args:
       model_dir: the run directory.
@@ -38,6 +47,7 @@ def export_text(
       compute_dtype: as in `load.load_serving`.
       fixed_length: as in `load.load_serving`.
       weights: as in `load.load_serving`.
+      license_name: for the model card, as `model_card.check_license` takes it.
 
     Returns:
       The path of the checkpoint, and the names of the signatures.
@@ -52,7 +62,8 @@ def export_text(
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(module, unfinished, signatures=module.signatures)
         warmup.write(unfinished, module.signatures)
-        _write_extra(model_dir, unfinished, compute_dtype, fixed_length)
+        _write_extra(model_dir, unfinished, compute_dtype, fixed_length, path)
+        _write_card(model_dir, unfinished, "text", path, license_name, weights)
     return path, list(module.signatures)
 
 
@@ -61,6 +72,7 @@ def export_encoder(
     output_dir: str,
     checkpoint_path: str = "",
     weights: str = config_lib.WEIGHTS[0],
+    license_name: str = model_card.UNKNOWN_LICENSE,
 ) -> str:
     """Writes the encoder as a SavedModel that takes ids and can be trained further.
 
@@ -70,6 +82,7 @@ def export_encoder(
     saved = hub_encoder.make(encoder)
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(saved, unfinished)
+        _write_card(model_dir, unfinished, "encoder", path, license_name, weights)
     return path
 
 
@@ -79,11 +92,13 @@ def export_tflite(
     checkpoint_path: str = "",
     fixed_length: int | None = None,
     weights: str = config_lib.WEIGHTS[0],
+    license_name: str = model_card.UNKNOWN_LICENSE,
 ) -> str:
     """Writes a TensorFlow Lite model beside vocabulary, configuration and task.
 
     Takes, returns and raises what `export_text` does, without signatures.
     """
+    run_path = model_dir
     model_dir = results_reader.best_folder(model_dir)
     config, tokenizer = load.read_run(model_dir, "float32", fixed_length)
     contents = {}
@@ -105,6 +120,7 @@ def export_tflite(
     with _complete(output_dir) as unfinished:
         for name, content in contents.items():
             files.write_bytes(os.path.join(unfinished, name), content)
+        _write_card(run_path, unfinished, "lite", path, license_name, weights)
     return path
 
 
@@ -115,6 +131,7 @@ def export_openvino(
     precision: str = "float32",
     calibration_path: str = "",
     weights: str = config_lib.WEIGHTS[0],
+    license_name: str = model_card.UNKNOWN_LICENSE,
 ) -> tuple[str, list[str]]:
     """Writes a model that takes strings, and whose encoder OpenVINO computes.
 
@@ -125,6 +142,7 @@ def export_openvino(
       precision: one of `openvino_model.PRECISIONS`.
       calibration_path: for int8, a file of examples, as albert_tf.predict reads them.
       weights: as in `load.load_serving`.
+      license_name: for the model card, as `model_card.check_license` takes it.
 
     Returns:
       The path of the checkpoint, and the names of the signatures.
@@ -153,7 +171,8 @@ def export_openvino(
         openvino_export.write(module, made[0], settings, unfinished)
         if is_int8:
             openvino_export.quantize(unfinished, calibration_path)
-        _write_extra(model_dir, unfinished, "float32", None)
+        _write_extra(model_dir, unfinished, "float32", None, path)
+        _write_card(model_dir, unfinished, "openvino", path, license_name, weights)
         signatures = openvino_model.Model(unfinished).signatures
     return path, list(signatures)
 
@@ -163,8 +182,10 @@ def _write_extra(
     saved_model: str,
     compute_dtype: str | None,
     fixed_length: int | None,
+    checkpoint_path: str,
 ) -> None:
-    """Adds vocabulary, configuration and task of what was exported."""
+    """Adds vocabulary, configuration, task and description of what was exported."""
+    name = provenance.name_of(model_dir)
     model_dir = results_reader.best_folder(model_dir)
     config, tokenizer = load.read_run(model_dir, compute_dtype, fixed_length)
     folder = os.path.join(saved_model, saved_model_dir.EXTRA)
@@ -175,6 +196,31 @@ def _write_extra(
     if config.task.name:
         task = files.read_bytes(os.path.join(model_dir, run_dir.TASK_FILE))
         files.write_bytes(os.path.join(folder, run_dir.TASK_FILE), task)
+    made = provenance.now()
+    saved_model_dir.write_description(
+        saved_model,
+        saved_model_dir.Description(
+            name,
+            task_config.TITLES.get(config.task.name, "pre-training"),
+            os.path.basename(checkpoint_path),
+            made.date,
+            made.versions,
+        ),
+    )
+
+
+def _write_card(
+    model_dir: str,
+    folder: str,
+    form: str,
+    checkpoint_path: str,
+    license_name: str,
+    weights: str,
+) -> None:
+    card = model_facts.card_of_run(
+        model_dir, form, checkpoint_path, license_name, weights
+    )
+    files.write_bytes(os.path.join(folder, model_card.FILE), card.encode())
 
 
 @contextlib.contextmanager

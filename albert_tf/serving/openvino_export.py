@@ -22,7 +22,7 @@ from albert_tf.model import encoder as encoder_lib
 
 
 class DividedEncoder:
-    """Stands where another program computes an encoder: in no graph.
+    """Replaces an encoder that another program computes.
 
     While one half of a signature is traced it keeps what it is called with, and returns
     what it was given.

@@ -53,8 +53,9 @@ class TaskServing(tf.Module, abc.ABC):
         # The model is not an attribute: Keras would save a function for each layer.
         self._weights = encoder.variables_to_save(model.variables)
         self._infer_rows = lambda features: model.infer(features, encoder)
-        # What is computed elsewhere is divided there.
-        self._is_divided = encoder.is_in_graph
+        # Here many rows are computed in portions, which bounds the memory. An encoder
+        # outside the graph gets all rows at once, and divides them itself.
+        self._encodes_in_graph = encoder.is_in_graph
         self._max_seq_length = trained.settings.max_seq_length
         self._fixed_length = self._max_seq_length if trained.is_fixed_length else None
         # Minimum length of a row.
@@ -80,7 +81,7 @@ class TaskServing(tf.Module, abc.ABC):
                 )
                 for name, value in features.items()
             }
-        if not self._is_divided:
+        if not self._encodes_in_graph:
             return compute(features)
         return packing.in_portions(compute, features, outputs)
 

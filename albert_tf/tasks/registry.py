@@ -5,7 +5,7 @@ with a header line):
 
 1. its name in `TASKS` of core/task_config.py,
 2. its columns, labels and metrics in `_LAYOUTS` of glue.py,
-3. its title in `TASK_NAMES` of reports/finetuning_report.py,
+3. its title in `TITLES` of core/task_config.py,
 4. a recipe configs/finetune_NAME.py.
 
 `create` finds it. For other file formats, subclass `base.Task`, or `text_task.TextTask`

@@ -19,7 +19,7 @@ import tf_keras
 from albert_tf.checkpoints import branching
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
 from albert_tf.core import config as config_lib
-from albert_tf.core import failures
+from albert_tf.core import failures, provenance
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import input_pipeline, schema
 from albert_tf.devices import strategies
@@ -425,6 +425,8 @@ class Trainer:
         self._say_stage()
         if self.step == num_steps:
             self._log.say(f"step {self.step} is the last one: nothing left to train")
+        elif self.is_chief:
+            provenance.record_start(self.model_dir, self.step)
         self._trust_ratios = trust_ratios.make_trust_ratios(
             self.strategy, self.model, self.optimizer
         )

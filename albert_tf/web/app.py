@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
 
 import fastapi
 from fastapi import responses
 
+from albert_tf.inference import saved_model_dir
 from albert_tf.web import (
     api_page,
     errors,
@@ -24,6 +26,7 @@ from albert_tf.web import settings as settings_lib
 _PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/model")
 # Nobody reads it, but the metrics count it. The number is nginx's.
 _CLIENT_LEFT = 499
+_NAMELESS = saved_model_dir.Description("ALBERT")
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse, "description": description}
@@ -45,6 +48,7 @@ def create(
     on_loaded: Callable[[BaseException | None], None],
     lengths: sizes.Lengths = sizes.DEFAULT_LENGTHS,
     allowed_hosts: Collection[str] = middleware.LOOPBACK_HOSTS,
+    description: saved_model_dir.Description = _NAMELESS,
 ) -> fastapi.FastAPI:
     """The server as an ASGI application, which loads its model when it starts.
 
@@ -54,6 +58,7 @@ def create(
       on_loaded: called once, with None or the error that loading raised.
       lengths: of the model.
       allowed_hosts: names and addresses that clients may use for the server.
+      description: of the model.
     """
     counted = metrics.Metrics()
     served = service.Service(settings, counted)
@@ -86,7 +91,7 @@ def create(
     )
     errors.handle(app, settings, served)
     _add_pages(app)
-    _add_state(app, served, counted)
+    _add_state(app, served, counted, description)
     # The last one added handles a request first.
     app.add_middleware(middleware.SizeLimit, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(
@@ -151,8 +156,13 @@ def _add_pages(app: fastapi.FastAPI) -> None:
 
 
 def _add_state(
-    app: fastapi.FastAPI, served: service.Service, counted: metrics.Metrics
+    app: fastapi.FastAPI,
+    served: service.Service,
+    counted: metrics.Metrics,
+    description: saved_model_dir.Description,
 ) -> None:
+    described = schemas.ModelDescription(**dataclasses.asdict(description))
+
     @app.get("/healthz", summary="Health of the server.")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
@@ -172,9 +182,10 @@ def _add_state(
     async def show_metrics() -> responses.PlainTextResponse:
         return responses.PlainTextResponse(counted.text(), media_type=_METRICS_TYPE)
 
-    @app.get("/v1/model", summary="The endpoints of the model.")
+    @app.get("/v1/model", summary="The model and its endpoints.")
     async def describe() -> schemas.ModelResponse:
         return schemas.ModelResponse(
+            model=described,
             status="ready" if served.is_ready else "not ready",
             endpoints=[endpoint.name for endpoint in served.endpoints],
         )

@@ -307,8 +307,20 @@ class ChooseResponse(pydantic.BaseModel):
     answers: list[Choice]
 
 
+class ModelDescription(pydantic.BaseModel):
+    """What the model is; fields are empty if its export recorded none."""
+
+    name: str = pydantic.Field(description="Of the run, or of the directory.")
+    task: str = pydantic.Field(description='Such as "MRPC", or "pre-training".')
+    checkpoint: str
+    date: str = pydantic.Field(description="Of the export.")
+    versions: dict[str, str] = pydantic.Field(description="That exported it.")
+
+
 class ModelResponse(pydantic.BaseModel):
-    """The endpoints of the model; none while it is being loaded."""
+    """The model and its endpoints; none while it is being loaded."""
+
+    model: ModelDescription
 
     status: str = pydantic.Field(description='"ready" or "not ready".')
     endpoints: list[str] = pydantic.Field(description="Their names, below /v1/.")

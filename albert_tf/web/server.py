@@ -10,6 +10,7 @@ from types import FrameType
 import fastapi
 import uvicorn
 
+from albert_tf.inference import saved_model_dir
 from albert_tf.web import app as app_lib
 from albert_tf.web import middleware, model, protocol, sizes
 from albert_tf.web import settings as settings_lib
@@ -141,6 +142,7 @@ def serve(
         on_loaded,
         sizes.read_lengths(saved_model),
         {*middleware.LOOPBACK_HOSTS, listening.getsockname()[0], *allowed_hosts},
+        saved_model_dir.describe(saved_model),
     )
     server = make(app, trusted_proxies)
     with listening, _stopped_by_signals(server):

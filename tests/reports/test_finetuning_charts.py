@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from matplotlib import image
+from matplotlib import colors, image
 
 from albert_tf.reports import charts, finetuning_charts
 from tests.support import sample_runs
@@ -113,3 +113,24 @@ def test_cells_of_a_matrix_are_as_dark_as_their_share_of_the_row():
     assert 0.15 < full < 0.35
     assert abs(_share_of_color(alone, theme.lines[0]) - full) < 0.01
     assert abs(_share_of_color(half, theme.lines[0]) - full / 2) < 0.01
+
+
+@pytest.mark.parametrize("theme", charts.THEMES)
+def test_counts_are_legible_on_every_colour_of_a_matrix(theme):
+    paper, full = (
+        np.array(colors.to_rgb(color)) for color in (theme.paper, theme.lines[0])
+    )
+    for share in np.linspace(0.0, 1.0, 101):
+        cell = (1 - share) * paper + share * full
+        text = colors.to_rgb(charts.legible_on(cell))
+        dark, light = sorted(map(charts.relative_luminance, (cell, text)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, share
+
+
+def test_the_colour_with_the_higher_contrast_is_taken():
+    assert charts.legible_on((1.0, 1.0, 1.0)) == "#000000"
+    assert charts.legible_on((0.1, 0.1, 0.1)) == "#ffffff"
+    # #6cb0ff, on which the dark theme wrote dark and light text by the share alone.
+    assert charts.legible_on((0.42, 0.69, 1.0)) == "#000000"
+    assert charts.relative_luminance((1.0, 1.0, 1.0)) == pytest.approx(1.0)
+    assert charts.relative_luminance((0.0, 1.0, 0.0)) == pytest.approx(0.7152)

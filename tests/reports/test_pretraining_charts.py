@@ -296,3 +296,20 @@ def test_one_point_can_be_drawn_and_is_seen(value):
     pixels = _pixels(found["optimization"], last_step=0)
     color = _rgb(charts.THEMES[0].lines[0])
     assert (pixels == color).all(-1).any() == np.isfinite(value)
+
+
+def test_phenomena_of_grammar_are_in_pictures_of_four_lines():
+    names = [f"accuracy/part_{letter}" for letter in "edcba"]
+    rows = [
+        {"split": "probe", "step": step, "accuracy": 0.5, **dict.fromkeys(names, 0.75)}
+        for step in (0, 50)
+    ]
+    found = pretraining_charts.pictures(rows, None)
+    assert [one.name for one in found] == [
+        "grammar-probe",
+        "grammar-probe-1",
+        "grammar-probe-2",
+    ]
+    lines = [[line.label for line in one.panels[0].lines] for one in found]
+    assert lines[1:] == [["part a", "part b", "part c", "part d"], ["part e"]]
+    assert found[1].panels[0].lines[3].values == [0.75, 0.75]

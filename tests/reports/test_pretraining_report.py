@@ -1,5 +1,6 @@
 """Tests of the report: what a reader sees, that it stands alone, and error lines."""
 
+import base64
 import dataclasses
 import html.parser
 import json
@@ -99,7 +100,7 @@ class _Page(html.parser.HTMLParser):
 
     def __init__(self, markup: str):
         super().__init__()
-        self.tags, self.links, self._data = [], [], []
+        self.tags, self.links, self.figures, self._data = [], [], [], []
         self.feed(markup)
         body = "".join(self._data).replace("\xa0", " ")
         self.text = re.sub(r"\s+", " ", body)
@@ -108,6 +109,8 @@ class _Page(html.parser.HTMLParser):
         self.tags.append(tag)
         if tag == "td":  # Nothing else parts the cells of a row.
             self._data.append(" ")
+        if tag == "figure":
+            self.figures += [v for k, v in attrs if k == "id"]
         self.links += [v for k, v in attrs if k in ("src", "srcset", "href")]
 
     def handle_data(self, data):
@@ -203,11 +206,7 @@ def test_last_row_of_an_older_run_shows_what_it_has(page):
 
 def test_newer_rows_have_pictures_of_their_own(newer_folder):
     page = _read(newer_folder)
-    names = PICTURES | NEWER_PICTURES
-    assert {link for link in page.links if "-dark" not in link} == {
-        f"{name}.png" for name in names
-    }
-    assert all((newer_folder / link).exists() for link in page.links)
+    assert set(page.figures) == PICTURES | NEWER_PICTURES
     assert "Strong band" not in page.text
 
 
@@ -215,10 +214,7 @@ def test_many_variables_are_bands_that_the_page_explains(tmp_path):
     ratios = {f"trust_ratio/encoder/block_{n}/attention/query": 1.0 for n in range(13)}
     rows = [{"split": "train", "step": step, **ratios} for step in (1, 2)]
     page = _write(tmp_path, {}, rows)
-    assert set(page.links) == {
-        "trust-ratios-attention.png",
-        "trust-ratios-attention-dark.png",
-    }
+    assert page.figures == ["trust-ratios-attention"]
     assert "Trust ratios: attention Line: median of the variables" in page.text
 
 
@@ -243,13 +239,15 @@ def test_page_says_when_nothing_was_learnt_from_context(tmp_path, loss, words):
     assert "it has learnt" not in page.text
 
 
-def test_folder_holds_all_that_the_page_links_to_and_nothing_else(tmp_path):
+def test_the_page_is_one_file_with_its_pictures_in_two_themes(tmp_path):
     page = _write(tmp_path)
-    names = {f"{name}{suffix}.png" for name in PICTURES for suffix in ("", "-dark")}
-    assert set(page.links) == names
-    assert {path.name for path in tmp_path.iterdir()} == names | {"index.html"}
-    for name in names:
-        header = (tmp_path / name).read_bytes()[:24]
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert set(page.figures) == PICTURES
+    assert len(page.links) == len(set(page.links)) == 2 * len(PICTURES)
+    for link in page.links:
+        kind, _, content = link.partition(",")
+        assert kind == "data:image/png;base64"
+        header = base64.b64decode(content)[:24]
         assert header[:8] == b"\x89PNG\r\n\x1a\n"
         assert int.from_bytes(header[16:20]) == 1040  # width in pixels
     assert "http" not in (tmp_path / "index.html").read_text("utf-8")
@@ -265,9 +263,7 @@ def test_same_run_gives_the_same_bytes(tmp_path):
 def test_run_without_held_out_documents(tmp_path):
     page = _write(tmp_path, {}, [row for row in ROWS if row["split"] == "train"])
     assert "It has not been evaluated on held-out documents since." in page.text
-    assert {link for link in page.links if "-dark" not in link} == {
-        f"{name}.png" for name in PICTURES
-    }
+    assert set(page.figures) == PICTURES
 
 
 def test_before_and_after_come_from_the_metrics_if_the_summary_has_none(tmp_path):
@@ -275,8 +271,8 @@ def test_before_and_after_come_from_the_metrics_if_the_summary_has_none(tmp_path
     page = _write(tmp_path, {"heldout_unigram_entropy": None}, heldout)
     assert "its MLM loss went from 8.25 to 5.21 nats" in page.text
     assert "nats below" not in page.text
-    assert "mlm-accuracy.png" in page.links
-    assert "throughput.png" not in page.links
+    assert "mlm-accuracy" in page.figures
+    assert "throughput" not in page.figures
     assert "Last row of training" not in page.text
 
 
@@ -354,6 +350,76 @@ def test_command_without_summary_into_another_folder(tmp_path):
     page = _Page((tmp_path / "other" / "index.html").read_text("utf-8"))
     assert "went from 8.25 to 5.21 nats" in page.text
     assert not (tmp_path / "run" / "report").exists()
+
+
+def test_the_page_names_the_run_its_date_and_versions(tmp_path):
+    _make_run(tmp_path / "first")
+    _main(tmp_path / "first")
+    page = _read(tmp_path / "first" / "report").text
+    assert "Run first; its date and versions were not recorded." in page
+    starts = [
+        {"date": "2026-11-03 09:05 UTC", "versions": {"albert_tf": "0.1"}, "step": 0},
+        {"date": "2026-11-04 10:06 UTC", "versions": {"albert_tf": "0.2"}, "step": 35},
+    ]
+    (tmp_path / "first" / "provenance.json").write_text(json.dumps(starts))
+    _main(tmp_path / "first")
+    assert (
+        "Run first, begun 2026-11-03 09:05 UTC, resumed once, last 2026-11-04 10:06 "
+        "UTC; albert_tf 0.1; then albert_tf 0.2."
+        in _read(tmp_path / "first" / "report").text
+    )
+
+
+def _write_probe(folder, suite, accuracy):
+    found = {"accuracy": accuracy, "low": 0.5, "high": 0.75, "num_pairs": 8}
+    other = {"overall": 0.625, "phenomena": {"npi": 0.625}, "paradigms": {"npi_1": 0.5}}
+    values = {
+        "suite": suite,
+        "metric": "pll",
+        "model": "run",
+        "checkpoint": "run/model.ckpt-70",
+        "compute_dtype": "float32",
+        **dict.fromkeys(("num_pairs", "num_rows"), 8),
+        "num_too_long": 0,
+        "seconds": 1.5,
+        "mean_over_phenomena": accuracy,
+        "overall": {**found, "num_ties": 0},
+        "phenomena": {"npi": found},
+        "paradigms": {"npi_1": {**found, "phenomenon": "npi", "example": ["A", "B"]}},
+        "published": {"5-gram": other},
+    }
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps(values))
+
+
+def test_probes_of_a_run_and_of_a_flag_are_bars_beside_those_of_others(tmp_path):
+    _make_run(tmp_path / "run")
+    _write_probe(tmp_path / "run" / "probe-zorro", "zorro", 0.5625)
+    _write_probe(tmp_path / "blimp", "blimp", 0.6875)
+    _main(tmp_path / "run", f"--probe={tmp_path / 'blimp'}")
+    path = tmp_path / "run" / "report" / "index.html"
+    text = _read(path.parent).text
+    assert "Grammar: Zorro 56.2% of 8 minimal pairs" in text
+    assert "Grammar: BLiMP 68.8% of 8 minimal pairs" in text
+    assert "Probed: run/model.ckpt-70." in text
+    widths = re.findall(r'<div style="width: ([\d.]+)%">', path.read_text())
+    # Overall and of the phenomenon: this model, 5-gram; then filled masks.
+    assert widths[:8] == ["56.25", "62.50"] * 2 + ["68.75", "62.50"] * 2
+
+
+def test_probes_that_are_damaged_or_missing_are_named(tmp_path, capsys):
+    _make_run(tmp_path / "run")
+    _assert_error(
+        capsys, "--probe: there is no directory", tmp_path / "run", "--probe=missing"
+    )
+    _write_probe(tmp_path / "blimp", "blimp", "high")
+    path = re.escape(str(tmp_path / "blimp" / "results.json"))
+    _assert_error(
+        capsys,
+        f"{path}: overall must hold numbers by the name accuracy",
+        tmp_path / "run",
+        f"--probe={tmp_path / 'blimp'}",
+    )
 
 
 @pytest.mark.parametrize("names", [(), ("books", "wiki")])

@@ -1,6 +1,7 @@
 """The SavedModel answers as the model did, in a process that knows nothing of us."""
 
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from albert_tf import export, predict, probe
 from albert_tf.checkpoints import checkpointer
 from albert_tf.data import schema
+from albert_tf.inference import saved_model_dir
 from albert_tf.model import pretraining_model
 from albert_tf.probing import scoring
 from albert_tf.serving import load, scaled_weights, token_scorer, warmup
@@ -131,6 +133,22 @@ def test_a_fresh_process_gives_bitwise_the_same_outputs(module, saved_model, tmp
         if value.dtype == object:
             value = value.astype("S")
         np.testing.assert_array_equal(value, found[name], err_msg=name)
+
+
+def test_an_export_has_a_card_and_a_description(model_dir, saved_model):
+    folder = pathlib.Path(saved_model)
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlanguage:\n- en\nlicense: unknown\n")
+    assert "Exported as text from model.ckpt-" in card and "mlm loss" in card
+    described = saved_model_dir.describe(saved_model)
+    assert (described.name, described.task) == (model_dir.name, "pre-training")
+    assert described.versions["TensorFlow"] == tf.__version__
+    assert described.checkpoint.startswith("model.ckpt-")
+    assert described.date.endswith(" UTC")
+    # A model of an earlier export has the name of its directory alone.
+    assert saved_model_dir.describe(f"{saved_model}/variables/") == (
+        saved_model_dir.Description("variables")
+    )
 
 
 def test_texts_of_a_fixed_length_have_the_same_answers(model_dir, module, tmp_path):

@@ -66,6 +66,7 @@ def test_a_pretrained_model_in_eight_bits(tmp_path):
         "--fixed_length=12",
     )
     assert {path.name for path in out.iterdir()} == {
+        "README.md",
         "config.json",
         tflite.MODEL_FILE,
         "vocab.model",

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from albert_tf.inference import saved_model_dir
 from albert_tf.web import app as app_lib
 from albert_tf.web import middleware, protocol
 from albert_tf.web import server as server_lib
 from albert_tf.web import settings as settings_lib
 
 JSON = {"Content-Type": "application/json"}
+_DESCRIPTION = saved_model_dir.Description("model")
 TIMEOUT = 300  # seconds, after which something hangs, however busy the machine
 
 
@@ -72,6 +74,7 @@ def running(
     waits_for_model: bool = True,
     allowed_hosts: Collection[str] = middleware.LOOPBACK_HOSTS,
     connections: protocol.ConnectionLimits = protocol.DEFAULT,
+    description: saved_model_dir.Description = _DESCRIPTION,
     **settings: Any,
 ):
     """A server in a thread of its own.
@@ -81,6 +84,7 @@ def running(
       waits_for_model: whether to come back only when the model is loaded.
       allowed_hosts: as `app.create` takes them.
       connections: their limits.
+      description: of the model.
       **settings: what differs from the defaults; the rate is not limited.
     """
     settings = {"requests_per_second": 100_000, **settings}
@@ -91,6 +95,7 @@ def running(
             settings_lib.ServerSettings(**settings),
             server.on_loaded,
             allowed_hosts=allowed_hosts,
+            description=description,
         )
         engine = server.engine = server_lib.make(app, limits=connections)
         thread = threading.Thread(target=engine.run, args=([listening],), daemon=True)

@@ -175,6 +175,7 @@ def test_a_fine_tuned_model_has_its_task_and_no_other(kind):
         described = server.get("/v1/model").json
         paths = server.get("/openapi.json").json["paths"]
         assert server.ask("fill-mask", texts=TEXTS).status == 404
+    assert described.pop("model")["name"] == "model"
     assert described == {"status": "ready", "endpoints": [endpoint]}
     assert [path for path in paths if path.startswith("/v1/")] == [
         "/v1/model",

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from playwright import sync_api
 
+from albert_tf.inference import saved_model_dir
 from albert_tf.web import model
 from tests.support import small_serving, web_server
 
@@ -140,6 +141,22 @@ def test_errors_of_the_api_are_shown_in_words(pretrained, page):
     sync_api.expect(error).to_have_text(
         "the server cannot be reached; is it still running?"
     )
+
+
+def test_the_page_names_its_model(page):
+    description = saved_model_dir.Description(
+        f"my {HTML}", "MRPC", "model.ckpt-7", "2026-11-03 09:05 UTC", {"NumPy": "2.4"}
+    )
+    functions = {"tag": lambda items: items}
+    with web_server.running(lambda: functions, description=description) as server:
+        page.goto(server.url)
+        sync_api.expect(page.locator("h1")).to_have_text(f"my {HTML}")
+        sync_api.expect(page.locator("#about")).to_have_text(
+            "ALBERT, MRPC · model.ckpt-7 · exported 2026-11-03 09:05 UTC · NumPy 2.4"
+        )
+        assert page.title() == f"my {HTML} – ALBERT"
+        assert server.get("/v1/model").json["model"]["task"] == "MRPC"
+    assert page.said == []
 
 
 def test_a_fine_tuned_model_has_the_form_of_its_task(page):
