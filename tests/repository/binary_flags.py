@@ -32,7 +32,3 @@ def flags_of(name: str) -> flags.FlagValues:
         load(name).define_flags(values)
     return values
 
-
-def is_required(flag: flags.Flag) -> bool:
-    """Whether a binary refuses to start without the flag."""
-    return any("other than None" in item.message for item in flag.validators)
