@@ -1,7 +1,7 @@
 """Reads the command line: help, settings of the recipe, and errors of flags."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from absl import app, flags
 
@@ -22,16 +22,25 @@ def is_required(flag: flags.Flag) -> bool:
     return any("other than None" in item.message for item in flag.validators)
 
 
-def parse(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
+def parse(
+    argv: Sequence[str],
+    flag_values: flags.FlagValues = flags.FLAGS,
+    parse_flags: Callable[[list[str]], list[str]] | None = None,
+) -> list[str]:
     """Parses the flags, and returns the program's name and the other arguments.
 
     Prints what is asked for and ends the process with exit code 0 if that is help or
     the settings, and with 1 after a line about a wrong flag.
+
+    Args:
+      argv: the program's name, flags and arguments.
+      flag_values: the flags.
+      parse_flags: parses `argv`, as `flag_values` does by default.
     """
     _define_help(argv[0], flag_values)
     arguments, wrong = [argv[0]], None
     try:
-        arguments = flag_values(list(argv))
+        arguments = (parse_flags or flag_values)(list(argv))
     except SystemExit:
         sys.exit(0)  # a flag of absl printed help, after which absl's code is 1
     except flags.Error as error:
@@ -79,7 +88,9 @@ def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
             missing[f"--{flag.name}"] = " ".join((flag.help or "").split())
     is_missing = isinstance(error, flags.IllegalFlagValueError) and missing
     if not is_missing or "other than None" not in str(error):
-        return f"error: {failures.one_line(error)}. --help lists the flags"
+        message = failures.one_line(error).replace(" ?.", "?").rstrip(".")
+        end = "" if message.endswith("?") else "."
+        return f"error: {message}{end} --help lists the flags"
     *others, last = missing
     names = f"{', '.join(others)} and {last}" if others else last
     lines = [f"  {name}: {text}" for name, text in missing.items()]

@@ -16,7 +16,17 @@ from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
 from albert_tf.inference import openvino_model, saved_model_dir
 from albert_tf.model import encoder as encoder_lib
-from albert_tf.serving import hub_encoder, load, openvino_export, tflite, warmup
+from albert_tf.serving import (
+    hub_encoder,
+    load,
+    openvino_export,
+    signature,
+    tflite,
+    warmup,
+)
+
+# Beside vocabulary and configuration.
+SIGNATURES_FILE = "signatures.md"
 
 
 def export_text(
@@ -29,7 +39,8 @@ def export_text(
 ) -> tuple[str, list[str]]:
     """Writes a SavedModel that takes strings, with requests to warm it up.
 
-    Vocabulary and configuration are written beside them.
+    Vocabulary, configuration and descriptions of the signatures are written beside
+    them.
 
     Args:
       model_dir: the run directory.
@@ -53,6 +64,9 @@ def export_text(
         tf.saved_model.save(module, unfinished, signatures=module.signatures)
         warmup.write(unfinished, module.signatures)
         _write_extra(model_dir, unfinished, compute_dtype, fixed_length)
+        text = signature.describe(module.signatures)
+        extra = os.path.join(unfinished, saved_model_dir.EXTRA)
+        files.write_bytes(os.path.join(extra, SIGNATURES_FILE), text.encode())
     return path, list(module.signatures)
 
 
@@ -64,12 +78,13 @@ def export_encoder(
 ) -> str:
     """Writes the encoder as a SavedModel that takes ids and can be trained further.
 
-    Takes, returns and raises what `export_text` does, without signatures.
+    Vocabulary and configuration are written beside it. Takes, returns and raises what `export_text` does, without signatures.
     """
     encoder, path = load.load_encoder(model_dir, checkpoint_path, weights)
     saved = hub_encoder.make(encoder)
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(saved, unfinished)
+        _write_extra(model_dir, unfinished, None, None)
     return path
 
 

@@ -2,7 +2,8 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -83,6 +84,25 @@ class TaskServing(tf.Module, abc.ABC):
         if not self._is_divided:
             return compute(features)
         return packing.in_portions(compute, features, outputs)
+
+
+def describe(signatures: Mapping[str, Any]) -> str:
+    """Returns the descriptions of signatures as Markdown.
+
+    Args:
+      signatures: by name, tf.functions.
+    """
+    lines = [
+        "# Signatures",
+        "",
+        "T is the number of texts in a call, S that of the tokens of the longest.",
+        "`tf.saved_model.load(DIR)` has a method for each, whose arguments may be omitted",
+        "where a default is given; TensorFlow Serving knows the defaults too.",
+    ]
+    for name, function in signatures.items():
+        text = inspect.cleandoc(function.python_function.__doc__ or "")
+        lines += ["", f"## {name}", "", "```text", text, "```"]
+    return "\n".join([*lines, ""])
 
 
 def specs(**shapes: Sequence[int | None]) -> dict[str, tf.TensorSpec]:
