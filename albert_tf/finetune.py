@@ -98,7 +98,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     command = cli.next_command(
         "albert_tf.export", f"--model_dir={model_dir}", "--output_dir=saved_model"
     )
-    closing = f"results are in {model_dir}. {results_writer.best_line(results)}{command}"
+    closing = (
+        f"results are in {model_dir}. {results_writer.best_line(results)}{command}"
+    )
     print("\n".join([*lines, closing]))
 
 

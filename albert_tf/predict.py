@@ -141,9 +141,7 @@ def _answers_table(flag_values: flags.FlagValues) -> bool:
             f"--json; received {output}"
         )
     batch_size = flag_values.batch_size
-    lines = table_prediction.predict(
-        model, path, columns, batch_size, flag_values.json
-    )
+    lines = table_prediction.predict(model, path, columns, batch_size, flag_values.json)
     if not output:
         for line in lines:
             print(line)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files

@@ -118,7 +118,7 @@ def default_of(field: dataclasses.Field) -> str:
 
 
 def values(field: dataclasses.Field) -> str:
-    """Returns the type of a setting, and its rule as its class states it after "must"."""
+    """Returns the type of a setting, and its rule, as stated after "must"."""
     type_ = _type(field.type)
     if "rule" not in field.metadata:
         return type_

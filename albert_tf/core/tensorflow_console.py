@@ -1,40 +1,51 @@
 """What the console shows of TensorFlow: a line while it is loaded, and not its noise.
 
-TensorFlow logs on every start what is no fault: how it was built, and that a machine
-without a GPU has no driver for one. Errors stay, and so does all with
-TF_CPP_MIN_LOG_LEVEL=0.
+TensorFlow logs on every start what is no fault: how it was built, and, as an error,
+that a machine without a GPU has no driver for one. What fails raises an exception too.
+TF_CPP_MIN_LOG_LEVEL=0 shows all of its lines.
 """
 
-import contextlib
 import ctypes
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
-import re
 import sys
-import tempfile
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 _MODULE = "tensorflow"
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-# Of that variable: all, and errors only.
-_ALL, _ERRORS = "0", "2"
+# Of that variable: all lines, those of errors, and those before the process aborts.
+_ALL, _ERRORS, _FATAL = "0", "2", "3"
 # absl's C++ logging does not read the variable. The function that sets its level has
 # the version of absl in its name; that of another version is not found, and its
 # information lines stay.
 _SET_ABSL_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _ABSL_WARNINGS = 1
-# There is one of these where NVIDIA's driver, or WSL's for it, is installed.
-_GPU_FILES = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
-_NO_GPU = re.compile(rb"failed call to cuInit|Could not find cuda drivers")
+# There is one of these where the driver of NVIDIA, WSL's for it, or a TPU is there.
+_ACCELERATORS = (
+    *("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg"),
+    *("/dev/accel0", "/dev/vfio/0"),
+)
 
 
 def install() -> None:
     """Lets the first import of TensorFlow print a line, and removes its noise."""
     if _MODULE not in sys.modules:
         sys.meta_path.insert(0, _Finder())
+
+
+def log_level() -> str:
+    """Returns the level of the lines to show.
+
+    Errors of accelerators and of the connections between workers are worth a line; a
+    CPU alone has none that is not raised too.
+    """
+    has_accelerator = any(map(os.path.exists, _ACCELERATORS))
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        has_accelerator = False
+    return _ERRORS if has_accelerator or os.environ.get("TF_CONFIG") else _FATAL
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -51,25 +62,22 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
-        if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+        loader = spec.loader if spec else None
+        if spec is not None and type(loader) is importlib.machinery.SourceFileLoader:
             print("loading TensorFlow, a few seconds", file=sys.stderr, flush=True)
-            os.environ.setdefault(_LEVEL, _ERRORS)
-            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+            os.environ.setdefault(_LEVEL, log_level())
+            spec.loader = _Loader(loader.name, loader.path)
         return spec
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads TensorFlow, and finds its devices."""
+    """Loads TensorFlow, and sets the level of absl's lines."""
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Runs the module; what this logs is shown, because it may fail."""
+        """Runs the module."""
         super().exec_module(module)
-        if os.environ[_LEVEL] == _ALL:
-            return
-        _set_absl_level(module)
-        if not _has_gpu_driver():
-            with _without(_NO_GPU):
-                module.config.list_physical_devices()
+        if os.environ[_LEVEL] != _ALL:
+            _set_absl_level(module)
 
 
 def _set_absl_level(tensorflow: types.ModuleType) -> None:
@@ -81,27 +89,3 @@ def _set_absl_level(tensorflow: types.ModuleType) -> None:
     set_level = getattr(ctypes.CDLL(path), _SET_ABSL_LEVEL, None)
     if set_level is not None:
         set_level(_ABSL_WARNINGS)
-
-
-def _has_gpu_driver() -> bool:
-    """Returns whether a GPU that cannot be used would be worth a line."""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    return not hidden and any(map(os.path.exists, _GPU_FILES))
-
-
-@contextlib.contextmanager
-def _without(noise: re.Pattern[bytes]) -> Iterator[None]:
-    """Drops matching lines of what C++ code within writes to standard error."""
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as kept:
-        before = os.dup(2)
-        os.dup2(kept.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
-            kept.seek(0)
-            for line in kept:
-                if not noise.search(line):
-                    os.write(2, line)

@@ -78,7 +78,8 @@ def export_encoder(
 ) -> str:
     """Writes the encoder as a SavedModel that takes ids and can be trained further.
 
-    Vocabulary and configuration are written beside it. Takes, returns and raises what `export_text` does, without signatures.
+    Vocabulary and configuration are written beside it. Takes, returns and raises what
+    `export_text` does, without signatures.
     """
     encoder, path = load.load_encoder(model_dir, checkpoint_path, weights)
     saved = hub_encoder.make(encoder)

@@ -97,9 +97,10 @@ class PretrainedServing(tf.Module):
 
     def _make_fill_mask(self):
         """Returns the signature fill_mask; its default must be a tensor to be saved."""
+        default = tf.constant(DEFAULT_TOP_K)
 
         @tf.function(input_signature=[_TEXTS, _TOP_K], autograph=False)
-        def fill_mask(text, top_k=tf.constant(DEFAULT_TOP_K)):
+        def fill_mask(text, top_k=default):
             return self._fill_mask(text, top_k)
 
         fill_mask.python_function.__doc__ = self._fill_mask.__doc__

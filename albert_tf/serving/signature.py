@@ -96,8 +96,8 @@ def describe(signatures: Mapping[str, Any]) -> str:
         "# Signatures",
         "",
         "T is the number of texts in a call, S that of the tokens of the longest.",
-        "`tf.saved_model.load(DIR)` has a method for each, whose arguments may be omitted",
-        "where a default is given; TensorFlow Serving knows the defaults too.",
+        "`tf.saved_model.load(DIR)` has a method for each. An argument with a default",
+        "may be omitted there, and in requests to TensorFlow Serving.",
     ]
     for name, function in signatures.items():
         text = inspect.cleandoc(function.python_function.__doc__ or "")

@@ -87,7 +87,9 @@ def predict(
     is_first = True
     while batch := list(itertools.islice(rows, batch_size)):
         texts = [_texts(row, text_columns) for row in batch]
-        for row, answer in zip(batch, signatures.classify(signature, texts), strict=True):
+        for row, answer in zip(
+            batch, signatures.classify(signature, texts), strict=True
+        ):
             added = _added(answer)
             if is_first and extension != ".jsonl":
                 yield _line([*row.columns, *added], extension)

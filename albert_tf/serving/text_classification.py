@@ -28,11 +28,12 @@ class _TextServing(signature.TaskServing):
 
     def _make_classify(self):
         """Returns the signature classify; its default must be a tensor to be saved."""
+        no_pair = tf.constant([""])
 
         @tf.function(
             input_signature=[signature.TEXTS, signature.TEXTS], autograph=False
         )
-        def classify(text, pair=tf.constant([""])):
+        def classify(text, pair=no_pair):
             return self._classify(text, tf.broadcast_to(pair, tf.shape(text)))
 
         classify.python_function.__doc__ = self._classify.__doc__

@@ -27,8 +27,8 @@ def score(
         questions, of GLUE a table of `index` and `prediction`.
 
     Returns:
-      The name of the split, the metrics by name, and the accuracy of always predicting the most frequent
-      label, if there is one.
+      The name of the split, the metrics by name, and the accuracy of always predicting
+      the most frequent label, if there is one.
 
     Raises:
       ValueError: the split has no labels, a file is missing or malformed, or the

@@ -15,11 +15,14 @@ from albert_tf.training import metrics_log, throughput
 # one was compiled.
 _COMPILED = 2
 _INTERVAL = 0.2
-_COMPILING = "tracing and compiling {}: seconds for a small model, minutes for a large one"
+_MINUTE = 60
+_COMPILING = (
+    "tracing and compiling {}: seconds for a small model, minutes for a large one"
+)
 
 
 class Forecast:
-    """Says what is being compiled and, after the first steps, how long the run takes."""
+    """Says what is compiled and, after the first steps, how long the run takes."""
 
     def __init__(
         self,
@@ -92,7 +95,8 @@ class Forecast:
             with self._watching("the train step") as second_began:
                 yield
             self._compiled.add(number)
-            num_timed = self._num_begun() - 1
+            # Where the other steps took no time worth a look, a later loop tells.
+            num_timed = self._num_begun() - 1 if second_began else 0
             compiled_at = second_began[0] if second_began else began
         if num_timed < 1 or step + self._num_begun() >= self._stages[-1].last_step:
             return
@@ -116,11 +120,12 @@ class Forecast:
             for one in self._stages
         )
         end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)
+        rest = f"about {duration(seconds)}, until {end:%a %H:%M},"
         compiled = f"compiled in {duration(compiling)}; " if compiling else ""
         self._log.say(
-            f"{compiled}{step_seconds:.3g} s a step: about {duration(seconds)} to step "
-            f"{self._stages[-1].last_step:,}, until {end:%a %H:%M}, and the time of "
-            "evaluations and saves"
+            f"{compiled}{step_seconds:.3g} s a step: "
+            f"{rest if seconds >= _MINUTE else 'less than a minute'} to step "
+            f"{self._stages[-1].last_step:,}, without evaluations and saves"
         )
 
     def _num_steps(self, stage: stages_lib.Stage, step: int) -> int:
@@ -129,7 +134,7 @@ class Forecast:
 
     @contextlib.contextmanager
     def _watching(self, what: str) -> Iterator[list[float]]:
-        """Shows the seconds until the second step begins; yields a list for that time."""
+        """Shows seconds until the second step begins; yields a list for that time."""
         self._log.say(_COMPILING.format(what))
         began, ended = time.monotonic(), threading.Event()
         second_began: list[float] = []

@@ -31,4 +31,3 @@ def flags_of(name: str) -> flags.FlagValues:
     with mock.patch.object(os, "cpu_count", return_value=NUM_CPUS):
         load(name).define_flags(values)
     return values
-

@@ -1,4 +1,4 @@
-"""Renders docs/reference/settings.md from the configuration's classes and the recipes."""
+"""Renders docs/reference/settings.md from the settings and the recipes."""
 
 import ast
 import dataclasses

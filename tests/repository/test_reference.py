@@ -3,13 +3,13 @@
 import pytest
 from absl import flags
 
+from albert_tf.core import settings_help
 from tests.repository import (
     binary_flags,
     commands_reference,
     documented_commands,
     project_files,
     reference,
-    settings_reference,
 )
 
 
