@@ -71,7 +71,7 @@ def _print_settings(flag_values: flags.FlagValues) -> None:
     """Prints the settings of the recipe, and ends the process."""
     path = flag_values["config"].value if "config" in flag_values else ""
     try:
-        config = config_io.load(path or "", flag_values["set"].value)
+        config = config_io.load(path or "", flag_values["set"].value or ())
     except ValueError as error:
         print(f"error: {failures.one_line(error)}", file=sys.stderr)
         sys.exit(1)
