@@ -4,16 +4,20 @@ python -m albert_tf.evaluate --model_dir=mrpc --data_dir=glue_data/MRPC \
     --split=dev --output_dir=mrpc-again [--checkpoint=mrpc/model.ckpt-400]
 
 writes answers, logits for ensembles, and predictions, as albert_tf.finetune does.
+python -m albert_tf.evaluate --predictions=FILE --task=squad2 --data_dir=squad
+
+scores predictions of SQuAD or GLUE that any model made, as their sites take them.
 --compute_dtype=bfloat16, --openvino=DIRECTORY and --lite=DIRECTORY show the loss by
 exporting a model.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli
+from albert_tf.core import cli, files
 from albert_tf.core import config as config_lib
 from albert_tf.training import flags as flags_lib
 
@@ -26,6 +30,16 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("data_dir", None, "Directory of the task's files.", flag_values)
     flags.DEFINE_string("split", "dev", "Split to predict, such as test.", flag_values)
     flags.DEFINE_string("output_dir", None, "Directory to write.", flag_values)
+    flags.DEFINE_string(
+        "predictions",
+        "",
+        "File of predictions to score, without a model: predictions.json of SQuAD, or "
+        "the .tsv of a task of GLUE. Goes with --task, --data_dir and --split alone.",
+        flag_values,
+    )
+    flags.DEFINE_string(
+        "task", "", "Task of --predictions, such as squad2 or mrpc.", flag_values
+    )
     flags.DEFINE_string(
         "checkpoint", "", "Prefix of a checkpoint. Default: the best one.", flag_values
     )
@@ -54,7 +68,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     )
     flags_lib.define_devices(flag_values)
     flags.adopt_module_key_flags(flags_lib, flag_values)
-    flags.mark_flags_as_required(["model_dir", "data_dir", "output_dir"], flag_values)
+    flags.mark_flags_as_required(["data_dir"], flag_values)
 
 
 def _check_exported(flag_values: flags.FlagValues, name: str) -> None:
@@ -71,18 +85,55 @@ def _check_exported(flag_values: flags.FlagValues, name: str) -> None:
         raise ValueError(f"--{name} computes on this CPU; omit --strategy and --tpu")
 
 
+def _check_run(flag_values: flags.FlagValues) -> None:
+    """Raises ValueError if what evaluates a run is missing, or does not go together."""
+    for name in ("model_dir", "output_dir"):
+        if not flag_values[name].value:
+            raise ValueError(
+                f"--{name} must be given, except with --predictions, which are scored "
+                "without a model"
+            )
+    if flag_values.task:
+        raise ValueError("--task must go with --predictions; a run has its own task")
+    for name in ("lite", "openvino"):
+        _check_exported(flag_values, name)
+    cli.require_directories(flag_values, "model_dir", "data_dir", "lite", "openvino")
+    cli.require_checkpoint(flag_values, "checkpoint")
+    cli.check_output_dir(flag_values.output_dir, [flag_values.model_dir])
+
+
+def _score_predictions(flag_values: flags.FlagValues) -> None:
+    """Prints the scores of a file of predictions."""
+    for name in ("model_dir", "output_dir", "checkpoint", "lite", "openvino"):
+        if flag_values[name].value:
+            raise ValueError(f"--predictions needs no model; omit --{name}")
+    cli.require_directories(flag_values, "data_dir")
+    path, task = flag_values.predictions, flag_values.task
+    if not files.exists(path):
+        raise ValueError(f"--predictions must be a file; there is no {path}")
+
+    # Imported here: they take a second, and flags and files were checked.
+    from albert_tf.finetuning import results_writer
+    from albert_tf.tasks import prediction_files
+
+    split = flag_values.split if flag_values["split"].present else ""
+    settings = dataclasses.replace(config_lib.Config().task, name=task)
+    name, scores, majority = prediction_files.score(
+        settings, flag_values.data_dir, split, path
+    )
+    shares = {} if majority is None else {name: majority}
+    print("\n".join(results_writer.metric_lines({name: scores}, "", shares)))
+
+
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Evaluates what the flags name."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
+        if flag_values.predictions:
+            _score_predictions(flag_values)
+            return
+        _check_run(flag_values)
         compute_dtype = flag_values.compute_dtype
-        for name in ("lite", "openvino"):
-            _check_exported(flag_values, name)
-        cli.require_directories(
-            flag_values, "model_dir", "data_dir", "lite", "openvino"
-        )
-        cli.require_checkpoint(flag_values, "checkpoint")
-        cli.check_output_dir(flag_values.output_dir, [flag_values.model_dir])
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
         from albert_tf.finetuning import evaluation, results_reader, results_writer
@@ -111,7 +162,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 results = evaluation.evaluate_checkpoint(
                     *what, *how, weights=flag_values.weights
                 )
-    results_writer.print_results(results, output_dir)
+    command = cli.next_command("albert_tf.report", output_dir)
+    results_writer.print_results(results, output_dir, command)
 
 
 if __name__ == "__main__":

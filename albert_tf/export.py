@@ -208,6 +208,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 model_dir, output_dir, checkpoint, length, weights, license_name
             )
     print(f"{output_dir}: {exported} of {path}")
+    if form in ("text", "openvino"):
+        example = "A text" if "classify" in names else ""
+        example = "Paris is the [MASK] of France." if "fill_mask" in names else example
+        arguments = [f"--saved_model={output_dir}", *filter(None, [example])]
+        print(cli.next_command("albert_tf.predict", *arguments))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ A model of a hidden size below 768 gets hyperparameters that follow from its siz
 that of the data, unless --set gives them (docs/finetuning.md).
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from absl import flags
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
 from albert_tf.core import config as config_lib
+from albert_tf.data import schema
 from albert_tf.training import flags as flags_lib
 
 
@@ -68,6 +70,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     with cli.user_errors():
         cli.refuse_arguments(argv)
         config = config_io.load(flag_values.config, flag_values.set)
+        if config.warmup_follows_steps:
+            for folder in ("", f"seed-{config.train.seed}"):
+                recorded = os.path.join(flag_values.model_dir, folder)
+                recorded = os.path.join(recorded, schema.CONFIG_FILE)
+                config = config_io.keep_warmup(config, recorded)
         cli.require_directories(flag_values, "data_dir")
         cli.require_checkpoint(flag_values, "init_checkpoint")
         if not config.task.name:
@@ -112,7 +119,13 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 config = sweep.choose(tried, config, model_dir, fine_tune)
             results = fine_tune(config, model_dir, flag_values.seeds)
     lines = results_writer.summary_lines(results)
-    print("\n".join([*lines, f"results are in {flag_values.model_dir}"]))
+    command = cli.next_command(
+        "albert_tf.export", f"--model_dir={model_dir}", "--output_dir=saved_model"
+    )
+    closing = (
+        f"results are in {model_dir}. {results_writer.best_line(results)}{command}"
+    )
+    print("\n".join([*lines, closing]))
 
 
 if __name__ == "__main__":

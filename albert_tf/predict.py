@@ -16,8 +16,14 @@ python -m albert_tf.predict --saved_model=DIR --input=FILE --json
 Without texts they are read from --input or from standard input, one example per line,
 with fields separated by tabs: text or pair; first, second; question, context; context,
 question, options. Empty lines are skipped. Answers are in the order of the lines.
+
+python -m albert_tf.predict --saved_model=DIR --input=FILE.csv --output=ANSWERS.csv
+
+A model of texts reads tables with the columns that it learnt from (.csv and .tsv with a
+header line, .jsonl), and adds to each row the prediction and its probability.
 """
 
+import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -64,7 +70,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "output",
         "",
         "With --signature=encode: a .parquet or .npz file to which the embeddings are "
-        "written, in the order of the texts.",
+        "written, in the order of the texts. With a table as --input: the file of the "
+        "table with predictions, of the same extension; by default it is printed.",
         flag_values,
     )
     flags.DEFINE_enum(
@@ -78,7 +85,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.mark_flags_as_required(["saved_model"], flag_values)
 
 
-def _check(texts: Sequence[str], flag_values: flags.FlagValues) -> None:
+def _check_input(texts: Sequence[str], flag_values: flags.FlagValues) -> None:
     """Checks what needs no TensorFlow, unless a path is remote.
 
     Raises:
@@ -93,10 +100,16 @@ def _check(texts: Sequence[str], flag_values: flags.FlagValues) -> None:
         )
     if path and not files.exists(path):
         raise ValueError(f"--input must be a file that can be read; there is no {path}")
+
+
+def _check_output(flag_values: flags.FlagValues) -> None:
+    """Checks the flags of embeddings; raises ValueError."""
     output, signature = flag_values.output, flag_values.signature
     if output and not output.endswith(_EMBEDDING_FILES):
         raise ValueError(
-            f"--output must end in {' or '.join(_EMBEDDING_FILES)}; received {output}"
+            f"--output must end in {' or '.join(_EMBEDDING_FILES)} for embeddings, or "
+            "as --input for a table that a model of texts is to answer; received "
+            f"{output}"
         )
     if output and signature != "encode":
         raise ValueError(
@@ -105,10 +118,51 @@ def _check(texts: Sequence[str], flag_values: flags.FlagValues) -> None:
         )
 
 
+def _answers_table(flag_values: flags.FlagValues) -> bool:
+    """Answers the table in --input, if it is one; returns whether it is.
+
+    Raises:
+      ValueError: --output is not as --input, or the table is malformed.
+    """
+    model, path, output = flag_values.saved_model, flag_values.input, flag_values.output
+    is_table = path.endswith((".csv", ".tsv", ".jsonl"))
+    if not is_table or flag_values.signature not in (None, "classify"):
+        return False
+    # Imported here: TensorFlow takes seconds, and flags and files were checked first.
+    from albert_tf.serving import table_prediction
+
+    columns = table_prediction.find_columns(model, path)
+    if not columns:
+        return False
+    extension = os.path.splitext(path)[1]
+    if output and (flag_values.json or not output.endswith(extension)):
+        raise ValueError(
+            f"--output must end in {extension}, as --input, and be given without "
+            f"--json; received {output}"
+        )
+    batch_size = flag_values.batch_size
+    lines = table_prediction.predict(model, path, columns, batch_size, flag_values.json)
+    if not output:
+        for line in lines:
+            print(line)
+        return True
+    count = 0
+    with files.open_complete(output) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode("utf-8", "replace"))
+            count += 1
+    count -= extension != ".jsonl"
+    print(f"{output}: {count:,} rows with predictions")
+    return True
+
+
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Answers texts from the command line, a file or standard input."""
     with cli.user_errors():
-        _check(argv[1:], flag_values)
+        _check_input(argv[1:], flag_values)
+        if _answers_table(flag_values):
+            return
+        _check_output(flag_values)
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
         from albert_tf.inference import predict

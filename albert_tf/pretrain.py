@@ -10,6 +10,7 @@ the run did not learn and train.on_no_progress is "end".
 --branch_from=OTHER/model.ckpt-5000 begins RUN as a continuation of another run.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,7 +19,7 @@ from absl import flags
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
-from albert_tf.data import sources
+from albert_tf.data import schema, sources
 from albert_tf.optim import batch_scaling
 from albert_tf.probing import suites
 from albert_tf.training import flags as flags_lib
@@ -86,9 +87,13 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         cli.refuse_arguments(argv)
         config = config_io.load(flag_values.config, flag_values.set)
         config.check_pretraining()
+        follows_steps = config.warmup_follows_steps
         if flag_values.scale_to_batch_size is not None:
             config, line = batch_scaling.scale(config, flag_values.scale_to_batch_size)
             print(line, file=sys.stderr)
+        if follows_steps:
+            recorded = os.path.join(flag_values.model_dir, schema.CONFIG_FILE)
+            config = config_io.keep_warmup(config, recorded)
         if flag_values.init_checkpoint and flag_values.branch_from:
             raise ValueError(
                 "--branch_from continues a run with its weights, and --init_checkpoint "
@@ -107,6 +112,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             cli.require_checkpoint(flag_values, "branch_from")
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
+        from albert_tf.checkpoints import checkpointer
         from albert_tf.training import pretraining
 
         options = pretraining.PretrainingOptions(
@@ -131,10 +137,15 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             "nothing was held out, so that it is not known how well the model predicts "
             "text that it has not seen; data.heldout_rate of the records decides"
         )
-    print(
-        f"{flag_values.model_dir} is complete. Next: python -m albert_tf.export "
-        f"--model_dir={flag_values.model_dir} --output_dir=saved_model"
+    model_dir = flag_values.model_dir
+    best, name = checkpointer.read_best(model_dir), config.train.best_metric
+    score = ""
+    if best:
+        score = f"Best {name} {best['metric']:.4f}, at step {best['step']:,}. "
+    command = cli.next_command(
+        "albert_tf.export", f"--model_dir={model_dir}", "--output_dir=saved_model"
     )
+    print(f"{model_dir} is complete. {score}{command}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from absl import app, flags, logging
 
-from albert_tf.core import cli, config_io
+from albert_tf.core import cli, command_line, config_io
 from data_prep.pipeline import flags as flags_lib
 
 
@@ -53,6 +53,10 @@ def parse_flags(
     return flag_values(argv, known_only=True)
 
 
+def _parse(argv: Sequence[str]) -> list[str]:
+    return command_line.parse(argv, parse_flags=parse_flags)
+
+
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Checks the flags, makes the records and prints a summary."""
     with cli.user_errors():
@@ -83,4 +87,4 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 if __name__ == "__main__":
     define_flags()
     logging.set_verbosity(logging.WARNING)
-    app.run(main, flags_parser=parse_flags)
+    app.run(main, flags_parser=_parse)

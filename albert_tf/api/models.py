@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
@@ -158,12 +157,7 @@ class Model:
             )
 
         def encode(call, texts: Sequence[str]) -> list[np.ndarray]:
-            found = call(text=tf.constant(texts))
-            if pooling == "pooled":
-                return list(found["pooled_output"].numpy())
-            mask = found["input_mask"].numpy().astype(np.float32)  # [T, S]
-            summed = np.einsum("ts,tsh->th", mask, found["sequence_output"].numpy())
-            return list(summed / mask.sum(1, keepdims=True))
+            return list(getattr(saved_model.embed(call, texts), pooling))
 
         found = self._ask("encode", encode, text)
         return found if isinstance(text, str) else np.array(found, np.float32)

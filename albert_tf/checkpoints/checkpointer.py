@@ -66,7 +66,7 @@ class Checkpointer:
         self._is_published = False
         self._failure: Exception | None = None
         self.check_held: Callable[[], None] = lambda: None
-        self.best = _read_best(model_dir)
+        self.best = read_best(model_dir)
         self._best_before = self.best
         self._is_best_written = True
 
@@ -413,7 +413,7 @@ def _write_list(folder: str, paths: list[str]) -> None:
     files.write_bytes(os.path.join(folder, schema.CHECKPOINT_FILE), text.encode())
 
 
-def _read_best(model_dir: str) -> dict | None:
+def read_best(model_dir: str) -> dict | None:
     """Returns `step` and `metric` of the best checkpoint, or None."""
     path = os.path.join(model_dir, BEST_FILE)
     if not files.exists(path):
@@ -449,7 +449,7 @@ def step_of(path: str) -> int:
 
 def best_path(model_dir: str) -> str | None:
     """Returns the prefix of the best checkpoint of a run, or None."""
-    best = _read_best(model_dir)
+    best = read_best(model_dir)
     return None if best is None else path_of_step(model_dir, best["step"])
 
 

@@ -3,12 +3,13 @@
 import contextlib
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from absl import app, flags, logging
 
-from albert_tf.core import failures, files
+from albert_tf.core import command_line, failures, files, tensorflow_console
 
 
 def run(
@@ -21,7 +22,8 @@ def run(
     """
     define_flags()
     logging.set_verbosity(logging.WARNING)
-    app.run(main)
+    tensorflow_console.install()
+    app.run(main, flags_parser=command_line.parse)
 
 
 @contextlib.contextmanager
@@ -53,6 +55,16 @@ def _user_errors() -> tuple[type[BaseException], ...]:
     # If TensorFlow was not imported, none of its errors can occur.
     tensorflow = sys.modules.get("tensorflow")
     return errors if tensorflow is None else (*errors, tensorflow.errors.OpError)
+
+
+def next_command(module: str, *arguments: str) -> str:
+    """Returns a sentence with the command that usually follows, as typed in a shell.
+
+    Args:
+      module: of the binary, such as albert_tf.export.
+      *arguments: its flags and other arguments.
+    """
+    return f"Next: {shlex.join(['python', '-m', module, *arguments])}"
 
 
 def refuse_arguments(argv: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ setting named first in the sentence before.
 """
 
 import dataclasses
+from typing import ClassVar
 
 from albert_tf.core import row_shapes, task_config, validation
 
@@ -240,6 +241,8 @@ OPTIMIZERS = ("lamb", "adamw")
 DECAYS = ("polynomial", "cosine", "constant", "wsd", "wsd_sqrt")
 WSD_DECAYS = ("wsd", "wsd_sqrt")
 DECAY_STARTS = ("start", "warmup_end")
+# Of the steps of a run: the paper's 3,125 of 125,000.
+WARMUP_SHARE = 0.025
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,9 +250,11 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     """LAMB or AdamW, warmup and decay (ALBERT paper, section 4.1; LAMB paper).
 
     `name` chooses the optimizer. `learning_rate` is the highest that is reached: the
-    rate rises linearly over `warmup_steps`. After warmup it falls to 0 at the last
-    step, as a polynomial of power `decay_power` or as a cosine, or stays constant,
-    depending on `decay`. The decay counts its steps from `decay_from`: "start" is the
+    rate rises linearly over `warmup_steps`. Where these are not given they are 2.5 % of
+    `train.num_steps`, as in the paper (3,125 of 125,000), and at most what
+    `decay_steps` leaves. After warmup the rate falls to 0 at the last step, as a
+    polynomial of power `decay_power` or as a cosine, or stays constant, depending on
+    `decay`. The decay counts its steps from `decay_from`: "start" is the
     original's (the rate jumps down where warmup ends), "warmup_end" is continuous. With
     "wsd" (warmup, stable, decay) the rate stays constant until `decay_steps` before the
     last step, and then falls to 0 as that polynomial, which is linear by default; with
@@ -264,7 +269,10 @@ class OptimizerConfig(validation.Section, name="optimizer"):
 
     name: str = validation.one_of(OPTIMIZERS, default="lamb")
     learning_rate: float = validation.above(0, default=0.00176)
-    warmup_steps: int = validation.at_least(0, default=3125)
+    # A number in every `Config`.
+    warmup_steps: int = validation.at_least(
+        0, default=None, default_rule="2.5 % of `train.num_steps`"
+    )
     decay: str = validation.one_of(DECAYS, default="polynomial")
     decay_power: float = validation.above(0, default=1.0)
     decay_from: str = validation.one_of(DECAY_STARTS, default="start")
@@ -436,7 +444,12 @@ class Config:
 
     In fine-tuning, the sizes of the model, `text` and `data` are those of the run whose
     checkpoint it starts from.
+
+    `warmup_follows_steps` says whether `optimizer.warmup_steps` was not given, so that
+    it follows `train.num_steps` also where that is overridden.
     """
+
+    warmup_follows_steps: ClassVar[bool]
 
     model: ModelConfig = ModelConfig()
     text: TextConfig = TextConfig()
@@ -446,6 +459,11 @@ class Config:
     task: task_config.TaskConfig = task_config.TaskConfig()
 
     def __post_init__(self):
+        # Not a field: what a run records is the number.
+        follows_steps = self.optimizer.warmup_steps is None
+        object.__setattr__(self, "warmup_follows_steps", follows_steps)
+        if follows_steps:
+            object.__setattr__(self, "optimizer", self._with_default_warmup())
         validation.require(
             self.data.max_seq_length <= self.model.max_positions,
             "data.max_seq_length must not be larger than model.max_positions",
@@ -466,6 +484,12 @@ class Config:
         # With "auto" all of these may still change; the result is checked.
         if self.task.hyperparameters != "auto":
             self._check_steps()
+
+    def _with_default_warmup(self) -> OptimizerConfig:
+        num_steps = self.train.num_steps
+        room = max(0, num_steps - self.optimizer.decay_steps)
+        warmup_steps = min(round(WARMUP_SHARE * num_steps), room)
+        return dataclasses.replace(self.optimizer, warmup_steps=warmup_steps)
 
     def _check_steps(self) -> None:
         adam, num_steps = self.optimizer, self.train.num_steps

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import recipes, setting_types, short_repr, strict_json
+from albert_tf.core import files, recipes, setting_types, short_repr, strict_json
 
 # Settings of before that have another name now: old key -> new key, and the new words
 # for values that changed too. Files with the old names are still read.
@@ -86,6 +86,8 @@ def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.
       ValueError: as for `load`.
     """
     values, given = to_dict(config), []
+    if config.warmup_follows_steps:
+        del values["optimizer"]["warmup_steps"]
     for text in overrides:
         key, separator, value = text.partition("=")
         if not separator:
@@ -97,6 +99,25 @@ def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.
     if values["task"]["hyperparameters"] == "auto":
         values["task"]["given_settings"] += given
     return from_dict(values)
+
+
+def keep_warmup(config: config_lib.Config, recorded_path: str) -> config_lib.Config:
+    """Returns a recipe with the warmup of the run that it resumes.
+
+    For a recipe that gives none: so a run resumes that was begun with another number of
+    steps, or by a version with another default.
+
+    Args:
+      config: the recipe.
+      recorded_path: the config.json of the run, if there is one.
+
+    Raises:
+      ValueError: as for `read`.
+    """
+    if not files.exists(recorded_path):
+        return config
+    warmup_steps = read(recorded_path).optimizer.warmup_steps
+    return override(config, [f"optimizer.warmup_steps={warmup_steps}"])
 
 
 def to_dict(config: config_lib.Config) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,9 @@ from typing import Any, ClassVar
 
 from albert_tf.core import short_repr
 
+# Keys of the metadata of a setting's field: its rule, and what its default follows.
 _RULE = "rule"
+DEFAULT_RULE = "default rule"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +58,18 @@ def one_of(choices: tuple[str, ...], *, default: str) -> Any:
     return _setting(lambda value: value in (*choices, default), rule, default)
 
 
-def at_least(least: float, *, default: Any = dataclasses.MISSING) -> Any:
-    """A number that is not smaller than `least`; required if there is no default."""
-    return _setting(lambda value: value >= least, f"must be at least {least}", default)
+def at_least(
+    least: float, *, default: Any = dataclasses.MISSING, default_rule: str = ""
+) -> Any:
+    """A number that is not smaller than `least`; required if there is no default.
+
+    Args:
+      least: the bound.
+      default: the value of the setting where none is given.
+      default_rule: what it then follows from, if the default is None.
+    """
+    rule = f"must be at least {least}"
+    return _setting(lambda value: value >= least, rule, default, default_rule)
 
 
 def above(bound: float, *, default: Any) -> Any:
@@ -106,9 +117,14 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     require(value in choices, f"{name} must be one of {', '.join(choices)}", value)
 
 
-def _setting(holds: Callable[[Any], bool], rule: str, default: Any) -> Any:
+def _setting(
+    holds: Callable[[Any], bool], rule: str, default: Any, default_rule: str = ""
+) -> Any:
     """A dataclass field with a rule: a function of the value, and its description."""
-    return dataclasses.field(default=default, metadata={_RULE: (holds, rule)})
+    metadata: dict[str, Any] = {_RULE: (holds, rule)}
+    if default_rule:
+        metadata[DEFAULT_RULE] = default_rule
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def weights_by_name() -> Any:

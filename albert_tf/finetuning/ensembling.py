@@ -62,6 +62,7 @@ def combine(
         "num_examples": {split: len(examples)},
         "left_out": problems.lines(),
         "scores": {split: scores} if scores else {},
+        results_writer.MAJORITY: results_writer.majority_of({split: examples}),
     }
     results_writer.write_results(output_dir, results)
     return results

@@ -94,6 +94,9 @@ class SplitEvaluation:
             "num_examples": {split.name: len(split.examples)},
             "left_out": self._skipped,
             "scores": {split.name: scores} if scores else {},
+            results_writer.MAJORITY: results_writer.majority_of(
+                {split.name: split.examples}
+            ),
         }
         if best_step is not None:
             results["best_step"] = best_step

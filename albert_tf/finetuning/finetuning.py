@@ -364,6 +364,9 @@ class SeedRun:
                 for split in (self.task_data.train, *self.task_data.eval_splits)
             },
             "left_out": list(self.task_data.notes),
+            results_writer.MAJORITY: results_writer.majority_of(
+                {split.name: split.examples for split in self.task_data.eval_splits}
+            ),
         }
 
     def _initialize(self, model: task_model.TaskModel) -> list[str]:

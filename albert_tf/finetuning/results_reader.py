@@ -233,7 +233,8 @@ def read_results_file(model_dir: str) -> dict[str, Any]:
     if isinstance(results, dict) and "chosen_on" in results:  # of earlier versions
         results["selected_on"] = results.pop("chosen_on")
     _require_names(path, results, (*_RESULT_RULES, "scores"))
-    _check_values(path, results, {**_RESULT_RULES, "calibration": _NUMBERS})
+    rules = {**_RESULT_RULES, "calibration": _NUMBERS, "majority": _NUMBERS}
+    _check_values(path, results, rules)
     validation.require(
         results["kind"] in ANSWER_NAMES,
         f"{path}: kind must be one of {', '.join(ANSWER_NAMES)}",

@@ -3,6 +3,7 @@
 import json
 import os
 import statistics
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ SELECTED_ON_NOTE = (
 )
 
 MetricsBySplit = dict[str, dict[str, float]]
+# In results.json: the accuracy of always answering the most frequent label, by split.
+MAJORITY = "majority"
 
 
 def write_split(
@@ -57,20 +60,32 @@ def write_split(
     return task.compute_metrics(examples, predictions) if is_labelled else {}
 
 
+def majority_of(splits: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+    """Returns the entry `MAJORITY` of results.json, given the examples by split."""
+    found = {split: base.majority_share(splits[split]) for split in splits}
+    return {split: share for split, share in found.items() if share is not None}
+
+
 def format_metric(metric: str, value: float) -> str:
     """Formats a metric: in percent, except for unbounded ones such as errors."""
     return f"{100 * value:.2f}" if results_reader.is_share(metric) else f"{value:.4g}"
 
 
-def metric_lines(scores: MetricsBySplit, selected_on: str) -> list[str]:
+def metric_lines(
+    scores: MetricsBySplit,
+    selected_on: str,
+    majority: Mapping[str, float] = types.MappingProxyType({}),
+) -> list[str]:
     """Returns lines that report metrics, with a note if they are optimistic.
 
     Args:
       scores: metrics by split.
       selected_on: the split that selected the checkpoint.
+      majority: of `majority_of`, to compare an accuracy with.
     """
     lines = [
         f"{split} {name}: {format_metric(name, value)}"
+        + (_majority_note(split, majority) if name == "accuracy" else "")
         for split, of_split in scores.items()
         for name, value in of_split.items()
     ]
@@ -82,14 +97,16 @@ def metric_lines(scores: MetricsBySplit, selected_on: str) -> list[str]:
 def summary_lines(results: Mapping[str, Any]) -> list[str]:
     """Returns the lines that report results.json, or the summary of several seeds."""
     selected_on = results["selected_on"]
+    majority = results.get(MAJORITY, {})
     if "seeds" not in results:
-        return metric_lines(results["scores"], selected_on)
+        return metric_lines(results["scores"], selected_on, majority)
     lines = [
         f"{split} {name}: median {format_metric(name, median)}, standard deviation "
         f"{format_metric(name, results['standard_deviation'][split][name])}, "
         f"{format_metric(name, results['min'][split][name])} to "
         f"{format_metric(name, results['max'][split][name])} over "
         f"{len(results['seeds'])} seeds"
+        + (_majority_note(split, majority) if name == "accuracy" else "")
         for split, scores in results["median"].items()
         for name, median in scores.items()
     ]
@@ -99,14 +116,40 @@ def summary_lines(results: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def print_results(results: Mapping[str, Any], output_dir: str) -> None:
-    """Prints skipped examples, metrics, and the directory of the results."""
+def _majority_note(split: str, majority: Mapping[str, float]) -> str:
+    if split not in majority:
+        return ""
+    share = format_metric("accuracy", majority[split])
+    return f" (always the most frequent label: {share})"
+
+
+def best_line(results: Mapping[str, Any]) -> str:
+    """Returns the score that selected the checkpoint, or an empty text."""
+    if results.get("best_value") is None:
+        return ""
+    name = results["best_metric"]
+    value = format_metric(name, results["best_value"])
+    split, step = results["selected_on"], results["best_step"]
+    return f"Best {name} on {split} {value}, at step {step:,}. "
+
+
+def print_results(
+    results: Mapping[str, Any], output_dir: str, advice: str = ""
+) -> None:
+    """Prints skipped examples, metrics, and the directory of the results.
+
+    Args:
+      results: the content of results.json.
+      output_dir: where that is.
+      advice: what to do next.
+    """
+    closing = f"results are in {output_dir}"
     print(
         "\n".join(
             [
                 *results["left_out"],
                 *summary_lines(results),
-                f"results are in {output_dir}",
+                f"{closing}. {advice}" if advice else closing,
             ]
         )
     )
@@ -165,6 +208,8 @@ def summarize_seeds(
         "max": over_runs(max),
         "best": best["seed"],
     }
+    if MAJORITY in first:
+        summary[MAJORITY] = first[MAJORITY]
     if writes:
         files.write_json(os.path.join(model_dir, schema.SEEDS_FILE), summary)
     return summary

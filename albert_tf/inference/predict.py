@@ -88,14 +88,8 @@ def write_embeddings(
     call = model.signatures[name]
 
     def encode(batch: list[str]) -> embeddings.Encoded:
-        found = call(text=tf.constant(batch))
-        mask = tf.cast(found["input_mask"], tf.float32)  # [T, S]
-        counts = tf.reduce_sum(mask, 1)
-        embedding = found["pooled_output"]
-        if pooling == "mean":
-            summed = tf.einsum("ts,tsh->th", mask, found["sequence_output"])
-            embedding = summed / counts[:, None]
-        return embeddings.Encoded(embedding.numpy(), counts.numpy().astype("int32"))
+        found = saved_model.embed(call, batch)
+        return embeddings.Encoded(getattr(found, pooling), found.num_tokens)
 
     examples = _examples(_forms(top_k=1)[name], arguments, input_path)
     texts = (fields[0] for _, fields in examples)

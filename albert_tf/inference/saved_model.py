@@ -4,8 +4,9 @@ Those of fine-tuned models are called by albert_tf.inference.signatures.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizer's op)
 
@@ -82,15 +83,44 @@ def sentence_orders(signature, pairs: Sequence[Sequence[str]]) -> list[dict[str,
     ]
 
 
-def encodings(signature, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns dicts of `text`, `num_tokens` and `pooled_output`, H numbers."""
+class Embeddings(NamedTuple):
+    """Embeddings of T texts.
+
+    pooled: float32 [T, H], the output for [CLS], which was trained on sentence order.
+    mean: float32 [T, H], the mean of the last layer over a text's tokens.
+    num_tokens: int32 [T], special tokens included.
+    """
+
+    pooled: np.ndarray
+    mean: np.ndarray
+    num_tokens: np.ndarray
+
+
+def embed(signature, texts: Sequence[str]) -> Embeddings:
+    """Returns the embeddings of texts, of each kind."""
     found = signature(text=tf.constant(texts))
+    mask = tf.cast(found["input_mask"], tf.float32)  # [T, S]
+    counts = tf.reduce_sum(mask, 1)
+    summed = tf.einsum("ts,tsh->th", mask, found["sequence_output"])
+    return Embeddings(
+        found["pooled_output"].numpy(),
+        (summed / counts[:, None]).numpy(),
+        counts.numpy().astype(np.int32),
+    )
+
+
+def encodings(signature, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns dicts of `text`, `num_tokens`, `pooled_output` and `mean_output`.
+
+    The last two are H numbers each, as in `Embeddings`.
+    """
+    found = embed(signature, texts)
     return [
-        {"text": text, "num_tokens": int(mask.sum()), "pooled_output": pooled.tolist()}
-        for text, mask, pooled in zip(
-            texts,
-            found["input_mask"].numpy(),
-            found["pooled_output"].numpy(),
-            strict=True,
-        )
+        {
+            "text": text,
+            "num_tokens": int(num_tokens),
+            "pooled_output": pooled.tolist(),
+            "mean_output": mean.tolist(),
+        }
+        for text, pooled, mean, num_tokens in zip(texts, *found, strict=True)
     ]

@@ -22,9 +22,13 @@ from albert_tf.serving import (
     model_card,
     model_facts,
     openvino_export,
+    signature,
     tflite,
     warmup,
 )
+
+# Beside vocabulary and configuration.
+SIGNATURES_FILE = "signatures.md"
 
 
 def export_text(
@@ -38,7 +42,8 @@ def export_text(
 ) -> tuple[str, list[str]]:
     """Writes a SavedModel that takes strings, with requests to warm it up.
 
-    Vocabulary, configuration and model card are written beside them.
+    Vocabulary, configuration, model card and descriptions of the signatures are written
+    beside them.
 
     Args:
       model_dir: the run directory.
@@ -63,6 +68,9 @@ def export_text(
         tf.saved_model.save(module, unfinished, signatures=module.signatures)
         warmup.write(unfinished, module.signatures)
         _write_extra(model_dir, unfinished, compute_dtype, fixed_length, path)
+        text = signature.describe(module.signatures)
+        extra = os.path.join(unfinished, saved_model_dir.EXTRA)
+        files.write_bytes(os.path.join(extra, SIGNATURES_FILE), text.encode())
         _write_card(model_dir, unfinished, "text", path, license_name, weights)
     return path, list(module.signatures)
 
@@ -76,12 +84,14 @@ def export_encoder(
 ) -> str:
     """Writes the encoder as a SavedModel that takes ids and can be trained further.
 
-    Takes, returns and raises what `export_text` does, without signatures.
+    Vocabulary and configuration are written beside it. Takes, returns and raises what
+    `export_text` does, without signatures.
     """
     encoder, path = load.load_encoder(model_dir, checkpoint_path, weights)
     saved = hub_encoder.make(encoder)
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(saved, unfinished)
+        _write_extra(model_dir, unfinished, None, None, path)
         _write_card(model_dir, unfinished, "encoder", path, license_name, weights)
     return path
 

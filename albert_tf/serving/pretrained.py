@@ -16,6 +16,8 @@ from albert_tf.tokenization import tokenizer as tokenizer_lib
 
 _TEXTS = tf.TensorSpec([None], tf.string)
 _IDS = tf.TensorSpec([None], tf.int32)
+_TOP_K = tf.TensorSpec([], tf.int32)
+DEFAULT_TOP_K = 5
 _ROWS = tf.TensorSpec([None, None], tf.int32)
 
 
@@ -61,6 +63,7 @@ class PretrainedServing(tf.Module):
         self._pad_id, self._mask_id = tokenizer.pad_id, tokenizer.mask_id
         self._max_seq_length = max_seq_length
         self._shape = [None, max_seq_length if is_fixed_length else None]
+        self.fill_mask = self._make_fill_mask()
 
     @property
     def signatures(self) -> dict:
@@ -92,13 +95,23 @@ class PretrainedServing(tf.Module):
             "input_mask": inputs["input_mask"],
         }
 
-    @tf.function(input_signature=[_TEXTS, tf.TensorSpec([], tf.int32)], autograph=False)
-    def fill_mask(self, text, top_k):
+    def _make_fill_mask(self):
+        """Returns the signature fill_mask; its default must be a tensor to be saved."""
+        default = tf.constant(DEFAULT_TOP_K)
+
+        @tf.function(input_signature=[_TEXTS, _TOP_K], autograph=False)
+        def fill_mask(text, top_k=default):
+            return self._fill_mask(text, top_k)
+
+        fill_mask.python_function.__doc__ = self._fill_mask.__doc__
+        return fill_mask
+
+    def _fill_mask(self, text, top_k):
         """Finds the most probable pieces for each [MASK] in texts.
 
         Args:
           text: string [T], each with any number of "[MASK]".
-          top_k: int32 scalar, K; at most the size of the vocabulary.
+          top_k: int32 scalar, K; at most the size of the vocabulary. Default: 5.
 
         Returns:
           `text_index` int32 [M], the text of each mask; `position` int32 [M], its

@@ -2,7 +2,8 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -84,6 +85,25 @@ class TaskServing(tf.Module, abc.ABC):
         if not self._encodes_in_graph:
             return compute(features)
         return packing.in_portions(compute, features, outputs)
+
+
+def describe(signatures: Mapping[str, Any]) -> str:
+    """Returns the descriptions of signatures as Markdown.
+
+    Args:
+      signatures: by name, tf.functions.
+    """
+    lines = [
+        "# Signatures",
+        "",
+        "T is the number of texts in a call, S that of the tokens of the longest.",
+        "`tf.saved_model.load(DIR)` has a method for each. An argument with a default",
+        "may be omitted there, and in requests to TensorFlow Serving.",
+    ]
+    for name, function in signatures.items():
+        text = inspect.cleandoc(function.python_function.__doc__ or "")
+        lines += ["", f"## {name}", "", "```text", text, "```"]
+    return "\n".join([*lines, ""])
 
 
 def specs(**shapes: Sequence[int | None]) -> dict[str, tf.TensorSpec]:

@@ -3,6 +3,8 @@
 Shapes: T texts in the call, C classes.
 """
 
+import abc
+
 import tensorflow as tf
 
 from albert_tf.serving import packing, signature
@@ -13,6 +15,29 @@ class _TextServing(signature.TaskServing):
     def __init__(self, trained: signature.ServableTask):
         super().__init__(trained)
         self.tokenizer = graph_tokenizer.GraphTokenizer(trained.tokenizer)
+        self.classify = self._make_classify()
+
+    @property
+    def signatures(self) -> dict:
+        """The signatures of the SavedModel, by name."""
+        return {"classify": self.classify}
+
+    @abc.abstractmethod
+    def _classify(self, text, pair):
+        """Answers texts; its docstring describes the signature."""
+
+    def _make_classify(self):
+        """Returns the signature classify; its default must be a tensor to be saved."""
+        no_pair = tf.constant([""])
+
+        @tf.function(
+            input_signature=[signature.TEXTS, signature.TEXTS], autograph=False
+        )
+        def classify(text, pair=no_pair):
+            return self._classify(text, tf.broadcast_to(pair, tf.shape(text)))
+
+        classify.python_function.__doc__ = self._classify.__doc__
+        return classify
 
     def features(self, text, pair) -> packing.Features:
         """Returns the model's features, as in fine-tuning.
@@ -43,18 +68,13 @@ class ClassificationServing(_TextServing):
         super().__init__(trained)
         self._labels = trained.labels
 
-    @property
-    def signatures(self) -> dict:
-        """The signatures of the SavedModel, by name."""
-        return {"classify": self.classify}
-
-    @tf.function(input_signature=[signature.TEXTS, signature.TEXTS], autograph=False)
-    def classify(self, text, pair):
+    def _classify(self, text, pair):
         """Finds the class of each text.
 
         Args:
           text: string [T]; truncated as in fine-tuning if too long.
-          pair: string [T], the second of the pair; "" if there is none.
+          pair: string [T], the second of the pair; "" if there is none. Default:
+            [""], which is for all texts.
 
         Returns:
           `label` string [T], the likeliest; `probability` float32 [T, C]; `labels`
@@ -75,18 +95,13 @@ class ClassificationServing(_TextServing):
 class RegressionServing(_TextServing):
     """Predicts a number for each text or pair."""
 
-    @property
-    def signatures(self) -> dict:
-        """The signatures of the SavedModel, by name."""
-        return {"classify": self.classify}
-
-    @tf.function(input_signature=[signature.TEXTS, signature.TEXTS], autograph=False)
-    def classify(self, text, pair):
+    def _classify(self, text, pair):
         """Predicts the number of each text.
 
         Args:
           text: string [T]; truncated as in fine-tuning if too long.
-          pair: string [T], the second of the pair; "" if there is none.
+          pair: string [T], the second of the pair; "" if there is none. Default:
+            [""], which is for all texts.
 
         Returns:
           `score` float32 [T], in the unit of the training examples.

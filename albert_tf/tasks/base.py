@@ -6,6 +6,7 @@ example. `compute_metrics`, `answers` and `write_predictions` take the predictio
 """
 
 import abc
+import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,26 @@ def is_labelled(example: Any) -> bool:
     if isinstance(example, examples_lib.TokenExample):
         return example.labels is not None
     return example.label is not None
+
+
+def majority_share(examples: Sequence[Any]) -> float | None:
+    """Returns the accuracy of always answering the most frequent label, in [0, 1].
+
+    Args:
+      examples: of one split; of words with labels, each word counts.
+
+    Returns:
+      It, or None if labels are numbers or spans, or there are none.
+    """
+    labels: list[Any] = []
+    for example in examples:
+        if isinstance(example, examples_lib.TokenExample):
+            labels += example.labels or ()
+        elif isinstance(example, examples_lib.TextExample | examples_lib.ChoiceExample):
+            labels += [] if example.label is None else [example.label]
+    if not labels or isinstance(labels[0], float):
+        return None
+    return collections.Counter(labels).most_common(1)[0][1] / len(labels)
 
 
 class Task(abc.ABC):

@@ -151,6 +151,11 @@ class GlueTask(text_task.TextTask):
             test_splits=splits[len(dev_splits) :],
         )
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """See `text_task.TextTask`."""
+        return tuple(filter(None, (self._layout.text, self._layout.pair)))
+
     def has_split(self, data_dir: str, split: str) -> bool:
         """See `base.Task`."""
         return text_files.first_existing(self._paths(data_dir, split)) is not None

@@ -36,6 +36,12 @@ class TableTask(text_task.TextTask):
         """Without `labels`, those of the training file are used, sorted."""
         super().__init__(settings, settings.kind, labels, _METRICS[settings.kind])
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """See `text_task.TextTask`."""
+        names = self.settings.text_column, self.settings.pair_column
+        return tuple(filter(None, names))
+
     def has_split(self, data_dir: str, split: str) -> bool:
         """See `base.Task`."""
         return text_files.first_existing(self._paths(data_dir, split)) is not None

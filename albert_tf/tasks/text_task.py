@@ -1,5 +1,6 @@
 """Base class for classification and regression of texts and pairs of texts."""
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -81,6 +82,11 @@ class TextTask(base.Task):
         """See `base.Task`; `kind` is CLASSIFICATION or REGRESSION."""
         super().__init__(settings, labels, metric_names, **splits)
         self.kind = kind
+
+    @property
+    @abc.abstractmethod
+    def text_columns(self) -> tuple[str, ...]:
+        """The column of the texts, or the two of pairs, in files with a header."""
 
     def head_settings(self) -> dict[str, Any]:
         """See `base.Task`."""

@@ -179,6 +179,11 @@ class MetricsLog:
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update(step - self._bar.n)
 
+    def show(self, text: str) -> None:
+        """Shows what is being done before the progress bar, on a terminal alone."""
+        if self._is_chief and sys.stderr.isatty():
+            self._bar.set_description_str(text)
+
     def say(self, line: str) -> None:
         """Prints a line above the progress bar, on the chief."""
         if self._is_chief:

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 
 class Meter:
-    """Counts the steps and seconds of this process between two rows of metrics."""
+    """Counts the steps and seconds of this process between two rows of metrics.
+
+    Attributes:
+      flops_per_step: in each stage of the run; 0 if unknown.
+      peak_flops: FLOP/s of all devices; 0 if unknown.
+    """
 
     def __init__(self, flops_per_step: Sequence[float], peak_flops: float):
         """Takes the FLOPs of a step and the devices' peak FLOP/s; 0 if unknown.
@@ -13,8 +18,8 @@ class Meter:
           flops_per_step: in each stage of the run.
           peak_flops: of all devices.
         """
-        self._flops_per_step = flops_per_step
-        self._peak_flops = peak_flops
+        self.flops_per_step = flops_per_step
+        self.peak_flops = peak_flops
         self._num_steps = 0
         self._seconds = 0.0
         self._input_seconds = 0.0
@@ -37,7 +42,7 @@ class Meter:
           stage: the number of the row's stage.
         """
         steps_per_second = self._num_steps / self._seconds
-        flops_per_step = self._flops_per_step[stage - 1]
+        flops_per_step = self.flops_per_step[stage - 1]
         flops = flops_per_step * steps_per_second
         values = {
             "steps_per_second": steps_per_second,
@@ -46,7 +51,7 @@ class Meter:
         }
         if flops_per_step:
             values["model_flops_per_second"] = flops
-        if flops_per_step and self._peak_flops:
-            values["model_flops_utilization"] = flops / self._peak_flops
+        if flops_per_step and self.peak_flops:
+            values["model_flops_utilization"] = flops / self.peak_flops
         self._num_steps, self._seconds, self._input_seconds = 0, 0.0, 0.0
         return values

@@ -26,6 +26,7 @@ from albert_tf.devices import strategies
 from albert_tf.optim import averaging, layer_decay, optimizers
 from albert_tf.probing import settings
 from albert_tf.training import (
+    forecast,
     guard,
     hangs,
     loops,
@@ -423,6 +424,10 @@ class Trainer:
         for line in (strategies.describe(self.strategy), parameters, *notes):
             self._log.say(line)
         self._say_stage()
+        self._forecast = forecast.Forecast(
+            self.stages, self._meter, self.signals.heartbeat, self._log
+        )
+        self._forecast.say_least(self.step)
         if self.step == num_steps:
             self._log.say(f"step {self.step} is the last one: nothing left to train")
         elif self.is_chief:
@@ -487,7 +492,10 @@ class Trainer:
         may_skip = skipped < self.config.train.max_skipped_steps
         if may_skip and first + 1 == self._hangs.step_to_skip:
             return self._skip_step()
-        with self._watchdog.steps(first):
+        with (
+            self._watchdog.steps(first),
+            self._forecast.steps(self._steps.stage, first),
+        ):
             values = self._steps.take(self._next_stop() - first)
         self.step += values["num_steps"]
         total = int(self.state.num_skipped)
@@ -511,7 +519,11 @@ class Trainer:
         split = evaluation.split
         if int(self.state.evaluated_step) == step:
             return self._log.find(split, step), None
-        with self._watchdog.evaluation(step), self.eval_weights():
+        with (
+            self._watchdog.evaluation(step),
+            self.eval_weights(),
+            self._forecast.evaluation(),
+        ):
             values = evaluation.evaluate()
         if values is None:
             return None, None

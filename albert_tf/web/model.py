@@ -34,7 +34,8 @@ def functions(model) -> dict[str, Function]:
 
     Returns:
       Functions from lists of items to lists of answers. An item of `fill_mask` is a
-      text and the number of candidates; that of another signature, its fields as
+      text and the number of candidates; that of `encode` a text, and "mean" for its
+      mean output instead of the pooled one; that of another signature, its fields as
       albert_tf.predict reads them from a line. Answers are the objects that
       albert_tf.predict prints with --json.
 
@@ -82,7 +83,13 @@ def _plain(ask) -> Callable[[Any], Function]:
 
 
 def _encode(signature) -> Function:
-    return lambda items: saved_model.encodings(signature, [text for (text,) in items])
+    def encode(items: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        answers = saved_model.encodings(signature, [text for text, *_ in items])
+        for answer, (_, *pooling) in zip(answers, items, strict=True):
+            del answer["pooled_output" if pooling else "mean_output"]
+        return answers
+
+    return encode
 
 
 def _fill_mask(signature) -> Function:

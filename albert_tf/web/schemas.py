@@ -1,7 +1,7 @@
 """Requests and responses of the endpoints as pydantic models, with limits."""
 
 import abc
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pydantic
 
@@ -80,6 +80,20 @@ class TextsRequest(Request):
     def items(self) -> list[Any]:
         """Texts."""
         return [(text,) for text in self.texts]
+
+
+class EmbeddingsRequest(TextsRequest):
+    """Texts, and how the vectors of their tokens become one."""
+
+    pooling: Literal["pooled", "mean"] = pydantic.Field(
+        "pooled",
+        description="Of [CLS], trained on sentence order, or the mean of all tokens.",
+    )
+
+    def items(self) -> list[Any]:
+        """Texts, each with the pooling unless that is the default."""
+        chosen = () if self.pooling == "pooled" else (self.pooling,)
+        return [(text, *chosen) for text in self.texts]
 
 
 class Pair(_Strict):
@@ -203,7 +217,12 @@ class Embedding(pydantic.BaseModel):
 
     text: str
     num_tokens: int = pydantic.Field(description="With [CLS] and [SEP].")
-    pooled_output: list[float] = pydantic.Field(description="hidden_size numbers.")
+    pooled_output: list[float] | None = pydantic.Field(
+        None, description="hidden_size numbers."
+    )
+    mean_output: list[float] | None = pydantic.Field(
+        None, description='hidden_size numbers, for the pooling "mean".'
+    )
 
 
 class EmbeddingsResponse(pydantic.BaseModel):
@@ -362,7 +381,7 @@ ENDPOINTS = (
         "embeddings",
         "encode",
         "A vector for each text.",
-        TextsRequest,
+        EmbeddingsRequest,
         EmbeddingsResponse,
     ),
     Endpoint(

@@ -85,7 +85,7 @@ def size_of(signature: str, lengths: Lengths) -> SizeOf:
         num_tokens = _num_tokens((context, question, longest))
         return Size(max(1, len(rest)), min(num_tokens, lengths.max_length))
 
-    if signature == "fill_mask":
+    if signature in ("fill_mask", "encode"):
         return lambda item: one_row(item[:1])
     return {"answer": windows, "choose": options}.get(signature, one_row)
 

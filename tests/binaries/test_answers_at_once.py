@@ -148,7 +148,18 @@ WRONG_VALUE = [
         ),
         "train.records must hold records and their manifest.json",
     ),
-    ("data_prep.demo_corpus", (), "Flag --output must have a value"),
+    ("data_prep.demo_corpus", (), "error: --output must be given"),
+    ("albert_tf.evaluate", ("--data_dir={dir}",), "--model_dir must be given, except"),
+    (
+        "albert_tf.evaluate",
+        ("--data_dir={dir}", "--predictions={absent}"),
+        "--predictions must be a file",
+    ),
+    (
+        "albert_tf.evaluate",
+        ("--data_dir={dir}", "--predictions={file}", "--model_dir={run}"),
+        "needs no model; omit --model_dir",
+    ),
 ]
 # These read no file that a flag names, or say of it what they found (doctor), or (Beam)
 # need what is not installed here.
@@ -166,8 +177,8 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
 
-def _answer(tmp_path: pathlib.Path, binary: str, *arguments: str) -> str:
-    """All that the binary prints; it must fail as absl does, with little imported."""
+def _answer(tmp_path: pathlib.Path, binary: str, *arguments: str, code: int = 1) -> str:
+    """All that the binary prints; it must end with the code, with little imported."""
     (tmp_path / "dir").mkdir()
     for name in ("file", "run/config.json", "model/saved_model.pb"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -187,7 +198,7 @@ def _answer(tmp_path: pathlib.Path, binary: str, *arguments: str) -> str:
         timeout=120,
     )
     output = done.stdout + done.stderr
-    assert done.returncode == 1, output[-2000:]
+    assert done.returncode == code, output[-2000:]
     assert "Traceback" not in output, output[-2000:]
     modules = json.loads(loaded.read_text())
     heavy = HEAVY & set(modules)
@@ -198,9 +209,38 @@ def _answer(tmp_path: pathlib.Path, binary: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("binary", BINARIES)
 def test_help(tmp_path, binary):
-    output = _answer(tmp_path, binary, "--help")
+    output = _answer(tmp_path, binary, "--help", code=0)
     # absl indents each flag that the binary defines by two spaces.
     assert re.search(r"^  --(\[no\])?\w+:", output, re.M), output
+
+
+def test_short_help(tmp_path):
+    assert "--data_dir:" in _answer(tmp_path, "albert_tf.pretrain", "-h", code=0)
+
+
+def test_help_settings(tmp_path):
+    arguments = "--help_settings", "--config=demo", "--set=train.batch_size=7"
+    output = _answer(tmp_path, "albert_tf.pretrain", *arguments, code=0)
+    assert "* train.batch_size=7   (integer, at least 1; default 4096)" in output
+    assert "* model.vocab_size=4000   (integer, at least 1; default 30000)" in output
+    assert "  model.embedding_size=128   (integer, at least 1; default 128)" in output
+    assert "    vocab_size is V, the number of pieces of the vocabulary." in output
+
+
+def test_help_settings_of_a_recipe_that_is_missing(tmp_path):
+    arguments = "--help_settings", "--config={absent}.py"
+    output = _answer(tmp_path, "albert_tf.describe", *arguments)
+    assert output.startswith("error: --config must name a recipe"), output
+
+
+def test_missing_flags_are_named_together(tmp_path):
+    output = _answer(tmp_path, "albert_tf.pretrain")
+    assert output.splitlines() == [
+        "error: --model_dir and --data_dir must be given; --help lists the flags",
+        "  --model_dir: Directory of checkpoints, metrics and summaries.",
+        "  --data_dir: Directory of records and their manifest.json, or of the "
+        "directories that train.records and train.stages name.",
+    ]
 
 
 @pytest.mark.parametrize("binary", sorted({*BINARIES} - {"data_prep.beam_pipeline"}))

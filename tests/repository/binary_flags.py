@@ -31,8 +31,3 @@ def flags_of(name: str) -> flags.FlagValues:
     with mock.patch.object(os, "cpu_count", return_value=NUM_CPUS):
         load(name).define_flags(values)
     return values
-
-
-def is_required(flag: flags.Flag) -> bool:
-    """Whether a binary refuses to start without the flag."""
-    return any("other than None" in item.message for item in flag.validators)

@@ -7,13 +7,15 @@ from typing import Any
 
 from absl import flags
 
+from albert_tf.core import command_line
 from tests.repository import binary_flags, project_files
 
 _TITLE = """\
 # Commands
 
 Every binary and its flags. A flag is given as `--name=value`, one that is true or false
-as `--name` or `--noname`. `--help` prints the same.
+as `--name` or `--noname`. `--help` prints the same; `--help_settings`, of the binaries
+with `--set`, prints the settings of a recipe and their values.
 """
 _BENCHMARKS = """\
 ## Benchmarks
@@ -60,7 +62,7 @@ def _binary(name: str, level: str = "##") -> str:
 
 def row(flag: flags.Flag) -> str:
     """The row of a flag in the table of its binary."""
-    default = "required" if binary_flags.is_required(flag) else _default(flag.default)
+    default = "required" if command_line.is_required(flag) else _default(flag.default)
     meaning = " ".join(_ADDED.sub("", flag.help or "").split()).replace("|", "\\|")
     return f"| `--{flag.name}` | {default} | {_values(flag)} | {meaning} |"
 

@@ -3,13 +3,13 @@
 import pytest
 from absl import flags
 
+from albert_tf.core import settings_help
 from tests.repository import (
     binary_flags,
     commands_reference,
     documented_commands,
     project_files,
     reference,
-    settings_reference,
 )
 
 
@@ -40,7 +40,7 @@ def test_meaning_is_the_sentences_that_name_a_setting_and_what_continues_them():
 
     `c` is alone.
     """
-    assert settings_reference.descriptions(docstring, {"a", "b", "c"}) == {
+    assert settings_help.described_in(docstring, {"a", "b", "c"}) == {
         "a": "Of `a`. It continues, e.g. like this: 0.5. Both `b` and `a` are here.",
         "b": "Both `b` and `a` are here. Ends here.",
         "c": "`c` is alone.",
@@ -49,7 +49,7 @@ def test_meaning_is_the_sentences_that_name_a_setting_and_what_continues_them():
 
 def test_setting_without_meaning_is_named():
     with pytest.raises(ValueError, match="not described: a, c"):
-        settings_reference.descriptions("Of `a`.\n\nOf `b`.", {"a", "b", "c"})
+        settings_help.described_in("Of `a`.\n\nOf `b`.", {"a", "b", "c"})
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_setting_without_meaning_is_named():
     [(True, "true"), (1e-5, "1e-05"), (("a", "b"), "a,b"), ({"a": 2.0}, "a=2.0")],
 )
 def test_values_are_shown_as_they_are_set(value, shown):
-    assert settings_reference.shown(value) == shown
+    assert settings_help.shown(value) == shown
 
 
 def _rows(define) -> list[str]:

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from albert_tf import export, predict, probe
@@ -256,6 +257,28 @@ def test_encode_follows_the_tokenizer_and_the_mask(model_dir, module):
     alone = module.encode(tf.constant(TEXTS[1:]))["pooled_output"][0]
     batched = outputs["pooled_output"][1]
     np.testing.assert_allclose(alone, batched, atol=1e-6)
+
+
+def test_arguments_may_be_omitted_where_there_is_a_default(saved_model):
+    loaded = tf.saved_model.load(str(saved_model))
+    texts = tf.constant(TEXTS)
+    whole, short = loaded.fill_mask(texts, 5), loaded.fill_mask(texts)
+    assert short["token"].shape[1] == 5
+    np.testing.assert_array_equal(short["token_id"], whole["token_id"])
+    content = (saved_model / "saved_model.pb").read_bytes()
+    saved = saved_model_pb2.SavedModel.FromString(content)
+    signature = saved.meta_graphs[0].signature_def["fill_mask"]
+    assert list(signature.defaults["top_k"].int_val) == [5]
+
+
+def test_signatures_are_described(saved_model):
+    text = (saved_model / "assets.extra" / "signatures.md").read_text()
+    assert "## fill_mask\n\n```text\nFinds the most probable pieces for each" in text
+    assert (
+        "top_k: int32 scalar, K; at most the size of the vocabulary. Default: 5" in text
+    )
+    for name in ("encode", "sentence_order", "score_tokens"):
+        assert f"## {name}\n" in text
 
 
 def test_fill_mask_gives_the_best_pieces_for_each_mask(module):

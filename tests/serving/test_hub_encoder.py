@@ -57,6 +57,13 @@ def test_it_gives_what_the_run_computes(run, saved):
         assert_near(ours, theirs)
 
 
+def test_its_vocabulary_is_beside_it(run, saved):
+    extra = saved / "assets.extra"
+    vocab = (run / "vocab.model").read_bytes()
+    assert (extra / "vocab.model").read_bytes() == vocab
+    assert (extra / "config.json").exists()
+
+
 def test_values_are_dropped_in_training_alone(saved):
     loaded = tf.saved_model.load(str(saved))
     asked = [loaded(batch(), training=False)["default"] for _ in range(2)]

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.core import config_io
-from albert_tf.serving import load, packing, span_search
+from albert_tf.serving import load, packing, signature, span_search
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from tests.support import fine_tuned
 
@@ -228,6 +228,14 @@ def test_windows_are_the_originals(servings, runs, tokenizer):
 
 
 # ---- Answers ----
+
+
+def test_texts_without_pairs_need_no_pair(servings):
+    serving, texts = servings["classification"], tf.constant(fine_tuned.TEXTS)
+    without = serving.classify(texts, tf.fill(tf.shape(texts), ""))
+    found = serving.classify(texts)
+    np.testing.assert_array_equal(found["probability"], without["probability"])
+    assert "Finds the class of each text" in signature.describe(serving.signatures)
 
 
 def test_classes_and_numbers_are_those_of_the_model(servings, runs, tokenizer):

@@ -127,6 +127,17 @@ def test_embeddings_and_order_are_those_of_the_signatures(pretrained):
     ):
         assert answer["pooled_output"] == pytest.approx(vector.tolist(), abs=1e-5)
         assert answer["num_tokens"] == mask.sum()
+        assert "mean_output" not in answer
+    means = pretrained.ask("embeddings", texts=TEXTS, pooling="mean").answers
+    for answer, rows, mask in zip(
+        means,
+        expected["sequence_output"].numpy(),
+        expected["input_mask"].numpy(),
+        strict=True,
+    ):
+        mean = rows[mask == 1].mean(0)
+        assert answer["mean_output"] == pytest.approx(mean.tolist(), abs=1e-5)
+        assert "pooled_output" not in answer
     expected = serving.signatures["sentence_order"](first=["a", "b"], second=["b", "c"])
     pairs = [{"first": "a", "second": "b"}, {"first": "b", "second": "c"}]
     found = pretrained.ask("sentence-order", pairs=pairs).answers

@@ -116,6 +116,21 @@ def test_a_person_sees_candidates_for_each_mask(pretrained, page):
     assert {url.split("/")[2] for url in page.asked} == {pretrained.url[7:]}
 
 
+def test_a_person_compares_texts(pretrained, page):
+    page.goto(pretrained.url)
+    page.get_by_label("Texts").fill("a river\n\na church\na river\n")
+    answer = answer_to(page, "embeddings")
+    texts = ["a river", "a church", "a river"]
+    found = pretrained.ask("embeddings", texts=texts, pooling="mean").answers
+    first, second, _ = (one["mean_output"] for one in found)
+    dot = sum(a * b for a, b in zip(first, second, strict=True))
+    lengths = [sum(a * a for a in vector) ** 0.5 for vector in (first, second)]
+    cosine = dot / lengths[0] / lengths[1]
+    shown = [("a church", f"{cosine:.3f}"), ("a river", "1.000")]
+    assert bars(page, "embeddings") == shown
+    assert "12 numbers each" in answer.inner_text()
+
+
 def test_it_fits_a_phone_and_names_its_fields(pretrained, page):
     page.goto(pretrained.url)
     page.get_by_label("A sentence").fill("[MASK] " + "x" * 200)

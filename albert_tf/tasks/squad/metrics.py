@@ -78,6 +78,34 @@ def score_questions(
     return exact, f1
 
 
+def mean_scores(
+    examples: Sequence[examples_lib.SpanExample],
+    predictions: Sequence[str],
+    has_null: bool,
+) -> dict[str, float]:
+    """Mean exact match and F1, in [0, 1]; the official scripts give percent.
+
+    Args:
+      examples: N with labels, at least one.
+      predictions: one text per example; empty for no answer.
+      has_null: see `score_question`.
+
+    Returns:
+      `f1` and `exact_match`; with `has_null` also those of the questions with and
+      without an answer (`has_answer_f1`, `no_answer_f1`, ...), if there are any.
+    """
+    exact, f1 = score_questions(examples, predictions, has_null)
+    scores = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
+    if not has_null:
+        return scores
+    has_answer = np.array([bool(example.answers) for example in examples])
+    for name, part in (("has_answer", has_answer), ("no_answer", ~has_answer)):
+        if part.any():
+            scores[f"{name}_f1"] = float(f1[part].mean())
+            scores[f"{name}_exact_match"] = float(exact[part].mean())
+    return scores
+
+
 def best_threshold(
     scores: np.ndarray, null_scores: np.ndarray, null_odds: np.ndarray
 ) -> tuple[float, float]:

@@ -131,7 +131,7 @@ class SquadTask(base.Task):
         examples: Sequence[examples_lib.SpanExample],
         predictions: predictions_lib.Predictions,
     ) -> dict[str, float]:
-        """Mean exact match and F1, in [0, 1]; the official scripts give percent.
+        """See `metrics.mean_scores`.
 
         Differs from the original: the metrics are of the predictions as written. The
         original's metrics count questions with null odds above 1 as unanswered, unlike
@@ -142,22 +142,13 @@ class SquadTask(base.Task):
           predictions: `AnswerSpans`, from `postprocess`.
 
         Returns:
-          `f1` and `exact_match` of the predictions. In SQuAD 2.0 also those of the
-          questions with and without an answer (`has_answer_f1`, `no_answer_f1`, ...),
-          if there are any; and `best_f1` and `best_exact_match`, each with the best
-          threshold for these examples.
+          Those of `metrics.mean_scores`; in SQuAD 2.0 also `best_f1` and
+          `best_exact_match`, each with the best threshold for these examples.
         """
-        exact, f1 = metrics.score_questions(
-            examples, self.predicted_answers(predictions), self.has_null
-        )
-        scores = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
+        predicted = self.predicted_answers(predictions)
+        scores = metrics.mean_scores(examples, predicted, self.has_null)
         if not self.has_null:
             return scores
-        has_answer = np.array([bool(example.answers) for example in examples])
-        for name, part in (("has_answer", has_answer), ("no_answer", ~has_answer)):
-            if part.any():
-                scores[f"{name}_f1"] = float(f1[part].mean())
-                scores[f"{name}_exact_match"] = float(exact[part].mean())
         (best_exact, _), (best_f1, _) = self._best(examples, predictions)
         return scores | {"best_f1": best_f1, "best_exact_match": best_exact}
 

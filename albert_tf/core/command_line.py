@@ -1,0 +1,97 @@
+"""Reads the command line: help, settings of the recipe, and errors of flags."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import app, flags
+
+from albert_tf.core import config_io, failures, settings_help
+
+_SETTINGS = "help_settings"
+
+
+class _HelpFlag(app.HelpFlag):
+    """-h, as --help."""
+
+    NAME = "h"
+    SHORT_NAME = None
+
+
+def is_required(flag: flags.Flag) -> bool:
+    """Returns whether a binary refuses to start without the flag."""
+    return any("other than None" in item.message for item in flag.validators)
+
+
+def parse(
+    argv: Sequence[str],
+    flag_values: flags.FlagValues = flags.FLAGS,
+    parse_flags: Callable[[list[str]], list[str]] | None = None,
+) -> list[str]:
+    """Parses the flags, and returns the program's name and the other arguments.
+
+    Prints what is asked for and ends the process with exit code 0 if that is help or
+    the settings, and with 1 after a line about a wrong flag.
+
+    Args:
+      argv: the program's name, flags and arguments.
+      flag_values: the flags.
+      parse_flags: parses `argv`, as `flag_values` does by default.
+    """
+    _define_help(argv[0], flag_values)
+    arguments, wrong = [argv[0]], None
+    try:
+        arguments = (parse_flags or flag_values)(list(argv))
+    except SystemExit:
+        sys.exit(0)  # a flag of absl printed help, after which absl's code is 1
+    except flags.Error as error:
+        wrong = error
+    if _SETTINGS in flag_values and flag_values[_SETTINGS].value:
+        _print_settings(flag_values)
+    if wrong is not None:
+        print(_complaint(wrong, flag_values), file=sys.stderr)
+        sys.exit(1)
+    return arguments
+
+
+def _define_help(program: str, flag_values: flags.FlagValues) -> None:
+    if _HelpFlag.NAME not in flag_values:
+        flags.DEFINE_flag(_HelpFlag(), flag_values)
+    if "set" in flag_values and _SETTINGS not in flag_values:
+        flags.DEFINE_bool(
+            _SETTINGS,
+            False,
+            "Lists the settings that --set changes, with the values of --config.",
+            flag_values,
+        )
+        # absl's help has the flags that are registered for the program.
+        flag_values.register_key_flag_for_module(program, flag_values[_SETTINGS])
+
+
+def _print_settings(flag_values: flags.FlagValues) -> None:
+    """Prints the settings of the recipe, and ends the process."""
+    path = flag_values["config"].value if "config" in flag_values else ""
+    try:
+        config = config_io.load(path or "", flag_values["set"].value or ())
+    except ValueError as error:
+        print(f"error: {failures.one_line(error)}", file=sys.stderr)
+        sys.exit(1)
+    print(settings_help.render(config, path or ""))
+    sys.exit(0)
+
+
+def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
+    """Returns lines about the flags that are missing, or else about a wrong one."""
+    missing = {}
+    for name in flag_values:
+        flag = flag_values[name]
+        if flag.value is None and is_required(flag):
+            missing[f"--{flag.name}"] = " ".join((flag.help or "").split())
+    is_missing = isinstance(error, flags.IllegalFlagValueError) and missing
+    if not is_missing or "other than None" not in str(error):
+        message = failures.one_line(error).replace(" ?.", "?").rstrip(".")
+        end = "" if message.endswith("?") else "."
+        return f"error: {message}{end} --help lists the flags"
+    *others, last = missing
+    names = f"{', '.join(others)} and {last}" if others else last
+    lines = [f"  {name}: {text}" for name, text in missing.items()]
+    return "\n".join([f"error: {names} must be given; --help lists the flags", *lines])

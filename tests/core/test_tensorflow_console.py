@@ -1,0 +1,79 @@
+"""What the console shows of TensorFlow."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf.core import tensorflow_console
+from tests.repository import project_files
+
+_LINE = "loading TensorFlow, a few seconds\n"
+_IMPORT = """
+from albert_tf.core import tensorflow_console
+tensorflow_console.install()
+import tensorflow
+"""
+# Lists the devices, and compiles: each logs without a fault.
+_COMPUTE = """
+tensorflow.function(lambda x: 2 * x, jit_compile=True)(tensorflow.constant(1.0))
+"""
+
+
+def _stderr(program, *folders, **variables):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    paths = os.pathsep.join([*map(str, folders), str(project_files.ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**kept, "PYTHONPATH": paths, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stderr
+
+
+def _fake(tmp_path, source):
+    folder = tmp_path / "tensorflow"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(f"import os\n{source}")
+    return tmp_path
+
+
+def test_nothing_but_a_line_is_shown_without_a_fault():
+    assert _stderr(_IMPORT + _COMPUTE, CUDA_VISIBLE_DEVICES="") == (0, _LINE)
+
+
+def test_what_an_import_that_fails_logs_is_shown(tmp_path):
+    source = "os.write(2, b'E no such library\\n')\nraise ImportError('lib')\n"
+    code, shown = _stderr(_IMPORT, _fake(tmp_path, source))
+    assert code == 1
+    assert shown.startswith(f"{_LINE}E no such library\n") and "ImportError" in shown
+
+
+def test_the_user_sets_the_level(tmp_path):
+    source = "print(os.environ['TF_CPP_MIN_LOG_LEVEL'], file=__import__('sys').stderr)"
+    fake = _fake(tmp_path, source)
+    assert _stderr(_IMPORT, fake, TF_CPP_MIN_LOG_LEVEL="0") == (0, f"{_LINE}0\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "variables", "level"),
+    [
+        ("/absent", {}, "3"),
+        ("/", {}, "2"),
+        ("/", {"CUDA_VISIBLE_DEVICES": "-1"}, "3"),
+        ("/", {"CUDA_VISIBLE_DEVICES": "0"}, "2"),
+        ("/absent", {"TF_CONFIG": "{}"}, "2"),
+    ],
+)
+def test_errors_of_accelerators_and_workers_are_shown(
+    monkeypatch, file, variables, level
+):
+    monkeypatch.setattr(tensorflow_console, "_ACCELERATORS", (file,))
+    for name in ("CUDA_VISIBLE_DEVICES", "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert tensorflow_console.log_level() == level

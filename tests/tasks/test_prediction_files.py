@@ -1,0 +1,110 @@
+"""Scores of files of predictions."""
+
+import json
+
+import pytest
+
+from albert_tf.core import task_config
+from albert_tf.tasks import prediction_files
+
+
+def _score(folder, name, content, split=""):
+    path = folder / "predictions"
+    path.write_text(content)
+    settings = task_config.TaskConfig(name=name)
+    return prediction_files.score(settings, str(folder), split, str(path))
+
+
+@pytest.fixture
+def rte(tmp_path):
+    labels = ["entailment", "not_entailment", "entailment", "entailment"]
+    rows = [f"{n}\ta\tb\t{label}" for n, label in enumerate(labels, 5)]
+    lines = ["index\tsentence1\tsentence2\tlabel", *rows]
+    (tmp_path / "dev.tsv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def _squad(folder, name, answers):
+    """Questions with the ids 0, 1, ..., each with a list of answers."""
+    questions = [
+        {
+            "id": str(number),
+            "question": "Who?",
+            "is_impossible": not texts,
+            "answers": [{"text": text, "answer_start": 0} for text in texts],
+        }
+        for number, texts in enumerate(answers)
+    ]
+    paragraph = {"context": "The old mill", "qas": questions}
+    article = {"title": "t", "paragraphs": [paragraph]}
+    values = {"version": name, "data": [article]}
+    (folder / f"dev-v{name}.json").write_text(json.dumps(values))
+
+
+def test_predictions_of_glue(rte):
+    rows = "8\tentailment\n5\tentailment\n6\tentailment\n7\tnot_entailment\n"
+    split, scores, majority = _score(rte, "rte", f"index\tprediction\n{rows}")
+    assert (split, scores, majority) == ("dev", {"accuracy": 0.5}, 0.75)
+
+
+def test_numbers_of_glue(tmp_path):
+    columns = "index\tsentence1\tsentence2\tscore\n"
+    rows = "".join(f"{n}\ta\tb\t{n}.5\n" for n in range(4))
+    (tmp_path / "dev.tsv").write_text(columns + rows)
+    found = "".join(f"{n}\t{-2 * n}\n" for n in range(4))
+    _, scores, majority = _score(tmp_path, "stsb", f"index\tprediction\n{found}")
+    assert scores["pearson"] == pytest.approx(-1.0) and majority is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("index\tprediction\n5\tentailment\n", "3 have none, the first is '6'"),
+        ("id\tprediction\n", "predictions:1: there must be one column 'index'"),
+        ("index\tprediction\n5\n", "predictions:2: a row must have 2 columns"),
+        ("index\tprediction\n5\ta\n5\ta\n", "predictions:3: an index must be un"),
+        (
+            "index\tprediction\n" + "".join(f"{n}\tyes\n" for n in range(5, 9)),
+            "must be one of entailment, not_entailment; received 'yes'",
+        ),
+        (
+            "index\tprediction\n" + "".join(f"{n}\tentailment\n" for n in range(5, 10)),
+            "each prediction must be for an example; 1 have none, the first is '9'",
+        ),
+    ],
+)
+def test_a_file_of_others_is_refused(rte, content, message):
+    with pytest.raises(ValueError, match=message):
+        _score(rte, "rte", content)
+
+
+def test_answers_of_squad_1(tmp_path):
+    _squad(tmp_path, "1.1", [["The old mill"], ["mill"]])
+    content = json.dumps({"0": "old mill!", "1": "old mill"})
+    _, scores, majority = _score(tmp_path, "squad1", content)
+    assert scores == {"exact_match": 0.5, "f1": pytest.approx((1 + 2 / 3) / 2)}
+    assert majority is None
+
+
+def test_answers_of_squad_2(tmp_path):
+    _squad(tmp_path, "2.0", [["old mill"], [], []])
+    content = json.dumps({"0": "old mill", "1": "", "2": "mill"})
+    _, scores, _ = _score(tmp_path, "squad2", content)
+    assert scores["exact_match"] == pytest.approx(2 / 3)
+    assert (scores["has_answer_f1"], scores["no_answer_f1"]) == (1.0, 0.5)
+
+
+def test_an_answer_that_is_no_text(tmp_path):
+    _squad(tmp_path, "1.1", [["mill"]])
+    with pytest.raises(ValueError, match="an answer must be text"):
+        _score(tmp_path, "squad1", json.dumps({"0": 3}))
+
+
+def test_a_split_without_labels(rte):
+    with pytest.raises(ValueError, match="--split must be one with labels, dev"):
+        _score(rte, "rte", "", "test")
+
+
+def test_a_task_of_other_files(rte):
+    with pytest.raises(ValueError, match="--task must be one of squad1, squad2, cola"):
+        _score(rte, "race", "")
