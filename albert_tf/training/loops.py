@@ -12,10 +12,7 @@ import tf_keras
 from albert_tf.core import config as config_lib
 from albert_tf.data import input_pipeline
 from albert_tf.devices import strategies
-from albert_tf.training import objectives
-
-# The running mean of the loss is one of about 100 steps.
-_MEAN_LOSS_RATE = 0.01
+from albert_tf.training import loss_scale, objectives, step_log
 
 Scalars = objectives.Scalars
 
@@ -97,9 +94,18 @@ def _variable(value, name: str) -> tf.Variable:
 
 
 def make_train_loop(
-    strategy, step_fn, state: TrainState, signals: Signals, max_skipped: int
+    strategy,
+    step_fn,
+    state: TrainState,
+    signals: Signals,
+    max_skipped: int,
+    scale: loss_scale.LossScale | None = None,
 ) -> Callable[..., Scalars]:
     """Returns a function that takes steps without leaving the devices.
+
+    The host starts a step without waiting for the one before. What a step needs of
+    that stays on the devices (`step_log`), where a failed run takes no further step
+    by itself; the host learns of it when it next reads the log.
 
     Args:
       strategy: where to run.
@@ -108,70 +114,76 @@ def make_train_loop(
       signals: read and set by the loop.
       max_skipped: the number of bad steps to skip in all; the loop ends at the next
         one.
+      scale: the loss scale of float16, changed by the loop.
 
     Returns:
-      A function that takes an iterator of batches and the number of steps, and returns
-      scalars: `num_steps` (int32) started, `bad_loss` and `bad_norm` (float32) of the
-      last bad step, `failed` and `stopped` (bool), and `input_seconds`
-      (float64) of waiting for batches.
+      A function that takes an iterator of batches and the number of steps, at least 1,
+      and returns scalars: `num_steps` (int32) up to the last one or the one that
+      failed, `bad_loss` and `bad_norm` (float32) of the last bad step, `failed` and
+      `stopped` (bool), and `input_seconds` (float64) of waiting for batches.
     """
+    log = step_log.StepLog(strategy, state.sum_names, max_skipped, scale)
+    # Several processes must end at the same step. They agree on it by a sum over the
+    # replicas: that of the step before the last one, so that one step can be waiting.
+    is_agreed = strategies.has_several_processes()
 
-    def step(iterator, index, carried):
-        signals.heartbeat.assign(2 * tf.cast(index, tf.int64))
+    def on_replica(*arguments):
+        stop = log.take(step_fn, *arguments)
+        return stop if is_agreed else None
+
+    def step(iterator, done, row, asked, input_seconds):
+        signals.heartbeat.assign(2 * tf.cast(done + row, tf.int64))
         features, seconds = _next_batch(iterator)
         with tf.control_dependencies([seconds]):
             signals.heartbeat.assign_add(1)
             stop = signals.stop.read_value()
-        arguments = features, stop, carried["mean_loss"], carried["num_skipped"]
-        values = strategies.run_on_replicas(strategy, step_fn, arguments)
-        is_bad = values["is_bad"] > 0
-        sums = tf.stack([values[name] for name in state.sum_names])
-        sums = tf.cast(sums, tf.float64)  # of many steps: float32 would round
-        mean = carried["mean_loss"]
-        new_mean = tf.where(
-            tf.math.is_inf(mean),
-            values["loss"],
-            mean + _MEAN_LOSS_RATE * (values["loss"] - mean),
-        )
-        num_skipped = carried["num_skipped"] + tf.cast(is_bad, tf.int32)
-        return {
-            "sums": carried["sums"] + tf.where(is_bad, tf.zeros_like(sums), sums),
-            "mean_loss": tf.where(is_bad, mean, new_mean),
-            "num_skipped": num_skipped,
-            "gradient_norm": tf.where(
-                is_bad, carried["gradient_norm"], values["gradient_norm"]
+        arguments = row, features, stop
+        if is_agreed:
+            stop = strategies.run_on_replicas(strategy, on_replica, arguments)
+        else:
+            strategy.run(on_replica, arguments)
+        return row + 1, (*asked[1:], stop), input_seconds + seconds
+
+    def steps_of_a_log(iterator, num_steps, carried):
+        done = carried["num_steps"]
+        log.begin(state)
+        row, asked, input_seconds = tf.while_loop(
+            lambda row, asked, _: (
+                (row < tf.minimum(num_steps - done, step_log.NUM_ROWS))
+                & (asked[0] == 0.0)
             ),
-            "bad_loss": tf.where(is_bad, values["loss"], carried["bad_loss"]),
-            "bad_norm": tf.where(is_bad, values["gradient_norm"], carried["bad_norm"]),
-            "failed": is_bad & (num_skipped > max_skipped),
-            "stopped": values["stop"] > 0,
-            "input_seconds": carried["input_seconds"] + seconds,
+            lambda row, *rest: step(iterator, done, row, *rest),
+            (tf.constant(0), carried["asked"], carried["input_seconds"]),
+            parallel_iterations=1,
+        )
+        outcome = log.read(state, row, carried)
+        return {
+            **outcome,
+            "num_steps": done + outcome["num_steps"],
+            "asked": asked,
+            "input_seconds": input_seconds,
         }
 
     @tf.function(autograph=False)
     def train_loop(iterator, num_steps):
         carried = {
-            "sums": state.sums.read_value(),
-            "mean_loss": state.mean_loss.read_value(),
-            "num_skipped": state.num_skipped.read_value(),
-            "gradient_norm": state.gradient_norm.read_value(),
+            "num_steps": tf.constant(0),
             "bad_loss": tf.constant(0.0),
             "bad_norm": tf.constant(0.0),
             "failed": tf.constant(False),
-            "stopped": tf.constant(False),
+            "asked": (tf.constant(0.0),) * (1 + is_agreed),
             "input_seconds": tf.constant(0.0, tf.float64),
         }
-        index, carried = tf.while_loop(
-            lambda index, c: (index < num_steps) & ~c["failed"] & ~c["stopped"],
-            lambda index, c: (index + 1, step(iterator, index, c)),
-            (tf.constant(0), carried),
+        (carried,) = tf.while_loop(
+            lambda c: (
+                (c["num_steps"] < num_steps) & ~c["failed"] & (c["asked"][0] == 0.0)
+            ),
+            lambda c: (steps_of_a_log(iterator, num_steps, c),),
+            (carried,),
             parallel_iterations=1,
         )
-        state.sums.assign(carried.pop("sums"))
-        state.mean_loss.assign(carried.pop("mean_loss"))
-        state.num_skipped.assign(carried.pop("num_skipped"))
-        state.gradient_norm.assign(carried.pop("gradient_norm"))
-        return {**carried, "num_steps": index}
+        asked = carried.pop("asked")
+        return {**carried, "stopped": tf.reduce_any(tf.stack(asked) > 0.0)}
 
     return train_loop
 
