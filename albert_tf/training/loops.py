@@ -131,13 +131,13 @@ def make_train_loop(
         stop = log.take(step_fn, *arguments)
         return stop if is_agreed else None
 
-    def step(iterator, done, row, asked, input_seconds):
+    def step(iterator, done, first, row, asked, input_seconds):
         signals.heartbeat.assign(2 * tf.cast(done + row, tf.int64))
         features, seconds = _next_batch(iterator)
         with tf.control_dependencies([seconds]):
             signals.heartbeat.assign_add(1)
             stop = signals.stop.read_value()
-        arguments = row, features, stop
+        arguments = row, first, features, stop
         if is_agreed:
             stop = strategies.run_on_replicas(strategy, on_replica, arguments)
         else:
@@ -146,13 +146,13 @@ def make_train_loop(
 
     def steps_of_a_log(iterator, num_steps, carried):
         done = carried["num_steps"]
-        log.begin(state)
+        first = log.first(state)
         row, asked, input_seconds = tf.while_loop(
             lambda row, asked, _: (
                 (row < tf.minimum(num_steps - done, step_log.NUM_ROWS))
                 & (asked[0] == 0.0)
             ),
-            lambda row, *rest: step(iterator, done, row, *rest),
+            lambda row, *rest: step(iterator, done, first, row, *rest),
             (tf.constant(0), carried["asked"], carried["input_seconds"]),
             parallel_iterations=1,
         )

@@ -56,29 +56,30 @@ class StepLog:
             self.carried = _variable([len(self._carried)], "carried")
             self.rows = _variable([NUM_ROWS, len(self._names)], "step_log")
 
-    def begin(self, state) -> None:
-        """Starts from the state of a run (`loops.TrainState`)."""
+    def first(self, state) -> tf.Tensor:
+        """Returns `carried` for the first step, of a run's `loops.TrainState`."""
         values = {
             "mean_loss": state.mean_loss.read_value(),
             "num_skipped": tf.cast(state.num_skipped.read_value(), tf.float32),
             **(self._scale.read() if self._scale else {}),
         }
-        self.carried.assign(self._stack(values))
+        return self._stack(values)
 
-    def take(self, step_fn, row, features, stop) -> tf.Tensor:
+    def take(self, step_fn, row, first, features, stop) -> tf.Tensor:
         """Takes a step on this replica, and logs it.
 
         Args:
           step_fn: the result of `train_step.make_train_step`.
           row: int32 scalar, the row of the step.
+          first: what `first` returned before row 0.
           features: those of this replica.
           stop: float32 scalar, above 0 if this host was asked to end.
 
         Returns:
           `stop` summed over the hosts.
         """
-        numbers = tf.unstack(self.carried.read_value())
-        before = dict(zip(self._carried, numbers, strict=True))
+        numbers = tf.where(row == 0, first, self.carried.read_value())
+        before = dict(zip(self._carried, tf.unstack(numbers), strict=True))
         mean, num_skipped = before["mean_loss"], before["num_skipped"]
         if self._scale:
             not_taken = tf.cast(num_skipped + before["num_overflows"], tf.int32)
@@ -114,8 +115,8 @@ class StepLog:
         """Brings the state of a run to the last step that counts.
 
         Args:
-          state: as `begin` takes it.
-          num_steps: int32 scalar, the number of steps since `begin`, at least 1.
+          state: as `first` takes it.
+          num_steps: int32 scalar, the number of steps from row 0 on, at least 1.
           before: the last result; its numbers of a bad step stay until the next one.
 
         Returns:

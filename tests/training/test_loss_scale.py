@@ -23,7 +23,7 @@ from tests.support import fake_tpu, linear_run, small_run
 from tests.support import training_processes as processes
 
 _NUM_STEPS = 12
-# Its gradients, with other inputs, are too large at a scale of 2**13; all others are not.
+# Its gradients are too large at a scale of 2**13; those of the other steps are not.
 _LARGE = 4
 _SETTINGS = config.OptimizerConfig(
     name="lamb",
