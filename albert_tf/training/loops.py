@@ -123,45 +123,20 @@ def make_train_loop(
       `stopped` (bool), and `input_seconds` (float64) of waiting for batches.
     """
     log = step_log.StepLog(strategy, state.sum_names, max_skipped, scale)
-    # Several processes must end at the same step. They agree on it by a sum over the
-    # replicas: that of the step before the last one, so that one step can be waiting.
-    is_agreed = strategies.has_several_processes()
+    steps = _LoggedSteps(strategy, step_fn, signals, log)
 
-    def on_replica(*arguments):
-        stop = log.take(step_fn, *arguments)
-        return stop if is_agreed else None
-
-    def step(iterator, done, first, row, asked, input_seconds):
-        signals.heartbeat.assign(2 * tf.cast(done + row, tf.int64))
-        features, seconds = _next_batch(iterator)
-        with tf.control_dependencies([seconds]):
-            signals.heartbeat.assign_add(1)
-            stop = signals.stop.read_value()
-        arguments = row, first, features, stop
-        if is_agreed:
-            stop = strategies.run_on_replicas(strategy, on_replica, arguments)
-        else:
-            strategy.run(on_replica, arguments)
-        return row + 1, (*asked[1:], stop), input_seconds + seconds
-
-    def steps_of_a_log(iterator, num_steps, carried):
+    def take_logged(iterator, num_steps, carried):
         done = carried["num_steps"]
-        first = log.first(state)
-        row, asked, input_seconds = tf.while_loop(
-            lambda row, asked, _: (
-                (row < tf.minimum(num_steps - done, step_log.NUM_ROWS))
-                & (asked[0] == 0.0)
-            ),
-            lambda row, *rest: step(iterator, done, first, row, *rest),
-            (tf.constant(0), carried["asked"], carried["input_seconds"]),
-            parallel_iterations=1,
+        num_rows = tf.minimum(num_steps - done, step_log.NUM_ROWS)
+        row, asked, seconds = steps.take(
+            iterator, num_rows, done, log.first(state), carried["asked"]
         )
         outcome = log.read(state, row, carried)
         return {
             **outcome,
             "num_steps": done + outcome["num_steps"],
             "asked": asked,
-            "input_seconds": input_seconds,
+            "input_seconds": carried["input_seconds"] + seconds,
         }
 
     @tf.function(autograph=False)
@@ -171,14 +146,14 @@ def make_train_loop(
             "bad_loss": tf.constant(0.0),
             "bad_norm": tf.constant(0.0),
             "failed": tf.constant(False),
-            "asked": (tf.constant(0.0),) * (1 + is_agreed),
+            "asked": steps.none_asked,
             "input_seconds": tf.constant(0.0, tf.float64),
         }
         (carried,) = tf.while_loop(
             lambda c: (
                 (c["num_steps"] < num_steps) & ~c["failed"] & (c["asked"][0] == 0.0)
             ),
-            lambda c: (steps_of_a_log(iterator, num_steps, c),),
+            lambda c: (take_logged(iterator, num_steps, c),),
             (carried,),
             parallel_iterations=1,
         )
@@ -186,6 +161,69 @@ def make_train_loop(
         return {**carried, "stopped": tf.reduce_any(tf.stack(asked) > 0.0)}
 
     return train_loop
+
+
+class _LoggedSteps:
+    """Steps that the host starts one after another, until their log is full.
+
+    none_asked: what `take` needs while no process was asked to end. Several processes
+      must end at the same step. They agree on it by a sum over the replicas: that of
+      the step before the last one, so that one step can be waiting.
+    """
+
+    def __init__(self, strategy, step_fn, signals: Signals, log: step_log.StepLog):
+        self._strategy, self._step_fn = strategy, step_fn
+        self._signals, self._log = signals, log
+        self._is_agreed = strategies.has_several_processes()
+        self.none_asked = (tf.constant(0.0),) * (1 + self._is_agreed)
+
+    def take(self, iterator, num_rows, done, first, asked):
+        """Takes steps up to `num_rows`, or until it is asked to end.
+
+        Args:
+          iterator: gives batches.
+          num_rows: int32 scalar, at most that of the log.
+          done: int32 scalar, the number of steps before, for the heartbeat.
+          first: as `step_log.StepLog.take` takes it.
+          asked: float32 scalars, above 0 if a process was asked to end: the first
+            decides.
+
+        Returns:
+          The number of steps, `asked` after them, and float64 seconds of waiting for
+          batches.
+        """
+
+        def step(row, asked, input_seconds):
+            stop, seconds = self._take_one(iterator, done, row, first)
+            return row + 1, (*asked[1:], stop), input_seconds + seconds
+
+        return tf.while_loop(
+            lambda row, asked, _: (row < num_rows) & (asked[0] == 0.0),
+            step,
+            (tf.constant(0), asked, tf.constant(0.0, tf.float64)),
+            parallel_iterations=1,
+        )
+
+    def _take_one(self, iterator, done, row, first):
+        """Returns whether this process, or any, was asked to end; and seconds."""
+        signals = self._signals
+        signals.heartbeat.assign(2 * tf.cast(done + row, tf.int64))
+        features, seconds = _next_batch(iterator)
+        with tf.control_dependencies([seconds]):
+            signals.heartbeat.assign_add(1)
+            stop = signals.stop.read_value()
+        arguments = row, first, features, stop
+        if self._is_agreed:
+            return (
+                strategies.run_on_replicas(self._strategy, self._on_replica, arguments),
+                seconds,
+            )
+        self._strategy.run(self._on_replica, arguments)
+        return stop, seconds
+
+    def _on_replica(self, *arguments):
+        stop = self._log.take(self._step_fn, *arguments)
+        return stop if self._is_agreed else None
 
 
 def _next_batch(iterator):
