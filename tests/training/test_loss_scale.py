@@ -94,6 +94,9 @@ def test_steps_skipped_for_an_overflow_do_not_count_as_taken():
     reference.state.num_skipped.assign(1)
     reference.take(_LARGE + 1, _NUM_STEPS)
     assert run.scales()[2] == 1 and reference.scales()[2] == 0
+    # Clipping and LAMB would hide a gradient that is still scaled.
+    norms = [float(one.state.gradient_norm) for one in (run, reference)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-3)
     for name, value in run.weights().items():
         # The scales differ, which changes what float16 rounds to zero.
         np.testing.assert_allclose(value, reference.weights()[name], atol=1e-6)
