@@ -17,6 +17,15 @@ from albert_tf.data import schema
 BEST_FILE = "best_checkpoint.json"
 # The parts of a checkpoint that hold weights; the second is of the same tree of names.
 MODEL, AVERAGE = "model", "average"
+# A part of runs that compute in float16.
+LOSS_SCALE = "loss_scale"
+# Which setting makes a part.
+_SETTINGS = {
+    AVERAGE: "an average of the weights, which this run would lose: pass the "
+    "train.ema_decay of that run",
+    LOSS_SCALE: "a loss scale, which this run would lose: pass "
+    "train.compute_dtype=float16",
+}
 _NAME = checkpoint_files.NAME
 
 
@@ -121,11 +130,9 @@ class Checkpointer:
         """
         with _named_errors(path):
             found = _part_names(path)
-        if AVERAGE in found and AVERAGE not in self._parts:
-            raise ValueError(
-                f"the checkpoint {path} has an average of the weights, which this run "
-                "would lose: pass the train.ema_decay of that run"
-            )
+        for name, loss in _SETTINGS.items():
+            if name in found and name not in self._parts:
+                raise ValueError(f"the checkpoint {path} has {loss}")
         self.lacking = [name for name in self._optional if name not in found]
         checkpoint = self._checkpoint
         if self.lacking:

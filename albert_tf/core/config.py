@@ -296,6 +296,15 @@ class OptimizerConfig(validation.Section, name="optimizer"):
 
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
+# float16 is only for training, on GPUs that multiply nothing else as fast.
+TRAIN_DTYPES = (*COMPUTE_DTYPES, "float16")
+
+
+def serving_dtype(compute_dtype: str) -> str:
+    """Returns the default dtype of what is made from a run, by that of the run."""
+    return compute_dtype if compute_dtype in COMPUTE_DTYPES else COMPUTE_DTYPES[0]
+
+
 BEST_METRICS = (
     "mlm_loss",
     "mlm_accuracy",
@@ -377,7 +386,9 @@ class TrainConfig(validation.Section, name="train"):
     of an evaluation or no save is done within `stall_seconds`, that is logged; after
     `hang_seconds`, which a compilation must not take, the process ends, and the same
     command resumes. If checkpoints cannot be written for `save_retry_seconds`, the run
-    ends. The blocks compute in `compute_dtype`; the weights stay in float32.
+    ends. The blocks compute in `compute_dtype`; the weights stay in float32. With
+    "float16", for GPUs without bfloat16, the loss is scaled: each `loss_scale_steps`
+    good steps in a row double the scale, an overflow skips its step and halves it.
     `jit_compile` is what XLA compiles: "on" the whole forward and backward pass, "off"
     nothing; "auto" is "on" with an accelerator, and on a CPU compiles only the
     operations between matrix products. `remat` trades time for memory: the backward
@@ -411,7 +422,8 @@ class TrainConfig(validation.Section, name="train"):
     stall_seconds: float = validation.above(0, default=120.0)
     hang_seconds: float = validation.above(0, default=1800.0)
     save_retry_seconds: float = validation.at_least(0, default=3600.0)
-    compute_dtype: str = validation.one_of(COMPUTE_DTYPES, default="float32")
+    compute_dtype: str = validation.one_of(TRAIN_DTYPES, default="float32")
+    loss_scale_steps: int = validation.at_least(1, default=2000)
     jit_compile: str = validation.one_of(JIT_COMPILE, default="auto")
     remat: str = validation.one_of(REMATS, default="none")
     queries_at_once: int = validation.at_least(0, default=0)

@@ -157,6 +157,27 @@ def serve_tpu(parent: int) -> None:
     tpu_pod.end_with(parent)
 
 
+def check_float16(strategy: tf.distribute.Strategy) -> str:
+    """Returns a line about devices that are better without float16; "" elsewhere.
+
+    Raises:
+      ValueError: they are TPUs.
+    """
+    advice = "use train.compute_dtype=bfloat16, which needs no loss scale"
+    if _is_tpu(strategy):
+        raise ValueError(
+            "train.compute_dtype must not be float16 on a TPU, which multiplies "
+            f"bfloat16: {advice}"
+        )
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return f"float16 is slow on a CPU: {advice}"
+    details = tf.config.experimental.get_device_details(gpus[0])
+    # NVIDIA's from Ampere on.
+    has_bfloat16 = details.get("compute_capability", (0, 0)) >= (8, 0)
+    return f"this GPU has bfloat16: {advice}" if has_bfloat16 else ""
+
+
 def _is_tpu(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -191,9 +212,14 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
     return max(_num_workers(), 1)
 
 
+def has_several_processes() -> bool:
+    """Returns whether several processes take the steps of a run together."""
+    return _num_workers() > 1
+
+
 def worker_suffix(strategy: tf.distribute.Strategy) -> str:
     """Returns the suffix of a file that every process writes; "" for one process."""
-    if _num_workers() < 2:
+    if not has_several_processes():
         return ""
     resolver = strategy.cluster_resolver
     return f"-{resolver.task_type}{resolver.task_id}"

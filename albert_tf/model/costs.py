@@ -14,7 +14,7 @@ from typing import Any
 from albert_tf.core import config as config_lib
 from albert_tf.model import sharing
 
-BYTES_OF_DTYPE = {"float32": 4, "bfloat16": 2}
+BYTES_OF_DTYPE = {"float32": 4, "bfloat16": 2, "float16": 2}
 # Weights, gradients, optimizer slots and logits are float32, whatever the activations.
 _MASTER_BYTES = BYTES_OF_DTYPE["float32"]
 # LAMB and AdamW both keep two moments of each gradient.

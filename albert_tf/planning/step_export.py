@@ -17,7 +17,7 @@ from albert_tf.data import schema
 from albert_tf.devices import strategies
 from albert_tf.model import costs
 from albert_tf.planning import exported_step
-from albert_tf.training import pretraining
+from albert_tf.training import loss_scale, pretraining
 from albert_tf.training import trainer as trainer_lib
 
 # The types of MLIR by their NumPy names.
@@ -30,6 +30,9 @@ _SCALARS = (
         "mean_loss", "float32", (), fill=float(np.finfo(np.float32).max)
     ),
     exported_step.Argument("num_skipped", "int32", (), fill=0.0),
+)
+_LOSS_SCALE = exported_step.Argument(
+    "loss_scale", "float32", (), fill=loss_scale.INITIAL
 )
 
 
@@ -82,6 +85,7 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
         for name, (dtype, shape) in features.items()
     }
     train_step = trainer.make_train_step()
+    described_scalars = (*_SCALARS, *((_LOSS_SCALE,) if trainer.loss_scale else ()))
 
     # Flat arguments, which experimental_get_compiler_ir requires.
     @tf.function(jit_compile=True, autograph=False)
@@ -92,7 +96,7 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
             trainer.strategy, train_step, (batch, *scalars)
         )
 
-    scalar_specs = [tf.TensorSpec([], one.dtype, one.name) for one in _SCALARS]
+    scalar_specs = [tf.TensorSpec([], one.dtype, one.name) for one in described_scalars]
     flat_specs = (*specs.values(), *scalar_specs)
     traced = step.get_concrete_function(*flat_specs)
     # With variables TensorFlow lowers for a device of this machine only, also a CPU. A
@@ -103,7 +107,7 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
     variables = [by_handle[id(handle)] for handle in traced.captured_inputs]
     arguments = (
         *(_feature(spec) for spec in specs.values()),
-        *_SCALARS,
+        *described_scalars,
         *(_state(variable, trainer) for variable in variables),
     )
     outputs = _outputs(text, sorted(traced.structured_outputs), arguments)

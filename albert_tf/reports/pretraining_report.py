@@ -220,6 +220,8 @@ _LAST_ROW: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("model_flops_utilization", "share of the devices' peak (MFU)", "{:.2%}".format),
     ("masked_share", "masked share of the tokens", "{:.1%}".format),
     ("skipped_steps", "steps skipped so far", "{:,.0f}".format),
+    ("overflow_steps", "steps skipped for overflow of float16", "{:,.0f}".format),
+    ("loss_scale", "loss scale", "{:,.0f}".format),
 )
 
 

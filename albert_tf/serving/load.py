@@ -181,8 +181,10 @@ def read_run(
             f"the vocabulary in {model_dir} has {tokenizer.vocab_size} pieces, but the "
             f"model has {config.model.vocab_size}; restore the vocabulary of the run"
         )
-    if compute_dtype:
-        config = _with(config, "train", compute_dtype=compute_dtype)
+    compute_dtype = compute_dtype or config_lib.serving_dtype(
+        config.train.compute_dtype
+    )
+    config = _with(config, "train", compute_dtype=compute_dtype)
     config = _with(config, "data", max_seq_length=config.longest_sequence)
     if fixed_length:
         if fixed_length > config.model.max_positions:

@@ -50,7 +50,9 @@ def make_probe(
         return None
     pairs = suites.read(run.probe_suite, run.probe_pairs)
     tokenizer = tokenizer_lib.Tokenizer(vocab, config.data.lower_case)
-    form = compute_lib.Compute(run.compute_dtype, elementwise_dtype=run.compute_dtype)
+    # As what is exported from the run.
+    dtype = config_lib.serving_dtype(run.compute_dtype)
+    form = compute_lib.Compute(dtype, elementwise_dtype=dtype)
     copy = pretraining_model.build_pretraining_model(config.model, run.seed, form)
     # Hosts leave a loop together; one alone must not leave it for a signal.
     may_stop = strategies.num_hosts(strategy) == 1

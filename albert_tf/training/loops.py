@@ -12,10 +12,7 @@ import tf_keras
 from albert_tf.core import config as config_lib
 from albert_tf.data import input_pipeline
 from albert_tf.devices import strategies
-from albert_tf.training import objectives
-
-# The running mean of the loss is one of about 100 steps.
-_MEAN_LOSS_RATE = 0.01
+from albert_tf.training import loss_scale, objectives, step_log
 
 Scalars = objectives.Scalars
 
@@ -97,9 +94,18 @@ def _variable(value, name: str) -> tf.Variable:
 
 
 def make_train_loop(
-    strategy, step_fn, state: TrainState, signals: Signals, max_skipped: int
+    strategy,
+    step_fn,
+    state: TrainState,
+    signals: Signals,
+    max_skipped: int,
+    scale: loss_scale.LossScale | None = None,
 ) -> Callable[..., Scalars]:
     """Returns a function that takes steps without leaving the devices.
+
+    The host starts a step without waiting for the one before. What a step needs of
+    that stays on the devices (`step_log`), where a failed run takes no further step
+    by itself; the host learns of it when it next reads the log.
 
     Args:
       strategy: where to run.
@@ -108,72 +114,116 @@ def make_train_loop(
       signals: read and set by the loop.
       max_skipped: the number of bad steps to skip in all; the loop ends at the next
         one.
+      scale: the loss scale of float16, changed by the loop.
 
     Returns:
-      A function that takes an iterator of batches and the number of steps, and returns
-      scalars: `num_steps` (int32) started, `bad_loss` and `bad_norm` (float32) of the
-      last bad step, `failed` and `stopped` (bool), and `input_seconds`
-      (float64) of waiting for batches.
+      A function that takes an iterator of batches and the number of steps, at least 1,
+      and returns scalars: `num_steps` (int32) up to the last one or the one that
+      failed, `bad_loss` and `bad_norm` (float32) of the last bad step, `failed` and
+      `stopped` (bool), and `input_seconds` (float64) of waiting for batches.
     """
+    log = step_log.StepLog(strategy, state.sum_names, max_skipped, scale)
+    steps = _LoggedSteps(strategy, step_fn, signals, log)
 
-    def step(iterator, index, carried):
-        signals.heartbeat.assign(2 * tf.cast(index, tf.int64))
-        features, seconds = _next_batch(iterator)
-        with tf.control_dependencies([seconds]):
-            signals.heartbeat.assign_add(1)
-            stop = signals.stop.read_value()
-        arguments = features, stop, carried["mean_loss"], carried["num_skipped"]
-        values = strategies.run_on_replicas(strategy, step_fn, arguments)
-        is_bad = values["is_bad"] > 0
-        sums = tf.stack([values[name] for name in state.sum_names])
-        sums = tf.cast(sums, tf.float64)  # of many steps: float32 would round
-        mean = carried["mean_loss"]
-        new_mean = tf.where(
-            tf.math.is_inf(mean),
-            values["loss"],
-            mean + _MEAN_LOSS_RATE * (values["loss"] - mean),
+    def take_logged(iterator, num_steps, carried):
+        done = carried["num_steps"]
+        num_rows = tf.minimum(num_steps - done, step_log.NUM_ROWS)
+        row, asked, seconds = steps.take(
+            iterator, num_rows, done, log.first(state), carried["asked"]
         )
-        num_skipped = carried["num_skipped"] + tf.cast(is_bad, tf.int32)
+        outcome = log.read(state, row, carried)
         return {
-            "sums": carried["sums"] + tf.where(is_bad, tf.zeros_like(sums), sums),
-            "mean_loss": tf.where(is_bad, mean, new_mean),
-            "num_skipped": num_skipped,
-            "gradient_norm": tf.where(
-                is_bad, carried["gradient_norm"], values["gradient_norm"]
-            ),
-            "bad_loss": tf.where(is_bad, values["loss"], carried["bad_loss"]),
-            "bad_norm": tf.where(is_bad, values["gradient_norm"], carried["bad_norm"]),
-            "failed": is_bad & (num_skipped > max_skipped),
-            "stopped": values["stop"] > 0,
+            **outcome,
+            "num_steps": done + outcome["num_steps"],
+            "asked": asked,
             "input_seconds": carried["input_seconds"] + seconds,
         }
 
     @tf.function(autograph=False)
     def train_loop(iterator, num_steps):
         carried = {
-            "sums": state.sums.read_value(),
-            "mean_loss": state.mean_loss.read_value(),
-            "num_skipped": state.num_skipped.read_value(),
-            "gradient_norm": state.gradient_norm.read_value(),
+            "num_steps": tf.constant(0),
             "bad_loss": tf.constant(0.0),
             "bad_norm": tf.constant(0.0),
             "failed": tf.constant(False),
-            "stopped": tf.constant(False),
+            "asked": steps.none_asked,
             "input_seconds": tf.constant(0.0, tf.float64),
         }
-        index, carried = tf.while_loop(
-            lambda index, c: (index < num_steps) & ~c["failed"] & ~c["stopped"],
-            lambda index, c: (index + 1, step(iterator, index, c)),
-            (tf.constant(0), carried),
+        (carried,) = tf.while_loop(
+            lambda c: (
+                (c["num_steps"] < num_steps) & ~c["failed"] & (c["asked"][0] == 0.0)
+            ),
+            lambda c: (take_logged(iterator, num_steps, c),),
+            (carried,),
             parallel_iterations=1,
         )
-        state.sums.assign(carried.pop("sums"))
-        state.mean_loss.assign(carried.pop("mean_loss"))
-        state.num_skipped.assign(carried.pop("num_skipped"))
-        state.gradient_norm.assign(carried.pop("gradient_norm"))
-        return {**carried, "num_steps": index}
+        asked = carried.pop("asked")
+        return {**carried, "stopped": tf.reduce_any(tf.stack(asked) > 0.0)}
 
     return train_loop
+
+
+class _LoggedSteps:
+    """Steps that the host starts one after another, until their log is full.
+
+    none_asked: what `take` needs while no process was asked to end. Several processes
+      must end at the same step. They agree on it by a sum over the replicas: that of
+      the step before the last one, so that one step can be waiting.
+    """
+
+    def __init__(self, strategy, step_fn, signals: Signals, log: step_log.StepLog):
+        self._strategy, self._step_fn = strategy, step_fn
+        self._signals, self._log = signals, log
+        self._is_agreed = strategies.has_several_processes()
+        self.none_asked = (tf.constant(0.0),) * (1 + self._is_agreed)
+
+    def take(self, iterator, num_rows, done, first, asked):
+        """Takes steps up to `num_rows`, or until it is asked to end.
+
+        Args:
+          iterator: gives batches.
+          num_rows: int32 scalar, at most that of the log.
+          done: int32 scalar, the number of steps before, for the heartbeat.
+          first: as `step_log.StepLog.take` takes it.
+          asked: float32 scalars, above 0 if a process was asked to end: the first
+            decides.
+
+        Returns:
+          The number of steps, `asked` after them, and float64 seconds of waiting for
+          batches.
+        """
+
+        def step(row, asked, input_seconds):
+            stop, seconds = self._take_one(iterator, done, row, first)
+            return row + 1, (*asked[1:], stop), input_seconds + seconds
+
+        return tf.while_loop(
+            lambda row, asked, _: (row < num_rows) & (asked[0] == 0.0),
+            step,
+            (tf.constant(0), asked, tf.constant(0.0, tf.float64)),
+            parallel_iterations=1,
+        )
+
+    def _take_one(self, iterator, done, row, first):
+        """Returns whether this process, or any, was asked to end; and seconds."""
+        signals = self._signals
+        signals.heartbeat.assign(2 * tf.cast(done + row, tf.int64))
+        features, seconds = _next_batch(iterator)
+        with tf.control_dependencies([seconds]):
+            signals.heartbeat.assign_add(1)
+            stop = signals.stop.read_value()
+        arguments = row, first, features, stop
+        if self._is_agreed:
+            return (
+                strategies.run_on_replicas(self._strategy, self._on_replica, arguments),
+                seconds,
+            )
+        self._strategy.run(self._on_replica, arguments)
+        return stop, seconds
+
+    def _on_replica(self, *arguments):
+        stop = self._log.take(self._step_fn, *arguments)
+        return stop if self._is_agreed else None
 
 
 def _next_batch(iterator):

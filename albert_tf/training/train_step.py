@@ -13,7 +13,7 @@ from albert_tf.core import config as config_lib
 from albert_tf.devices import strategies
 from albert_tf.model import stateless_random
 from albert_tf.optim import optimizers
-from albert_tf.training import objectives, row_lengths
+from albert_tf.training import loss_scale, objectives, row_lengths
 
 Features = objectives.Features
 Scalars = objectives.Scalars
@@ -25,6 +25,7 @@ def compute_gradients(
     features: Features,
     dropout_seed,
     *weights,
+    scale=None,
 ) -> tuple[list[tf.Tensor], Scalars]:
     """Returns gradients of the mean loss over the global batch, and this batch's sums.
 
@@ -34,6 +35,7 @@ def compute_gradients(
       features: a batch, or a microbatch.
       dropout_seed: int32 [2] or None.
       *weights: those of the objective over the global batch, float32 scalars.
+      scale: float32 scalar, a factor of the gradients; None is 1.
     """
     with tf.GradientTape() as tape:
         sums = objective.batch_sums(model, features, dropout_seed)
@@ -41,6 +43,7 @@ def compute_gradients(
     gradients = tape.gradient(
         loss,
         model.trainable_variables,
+        output_gradients=scale,
         # Zeros for variables that no loss reaches: see `_keep_unreached`.
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
@@ -116,12 +119,14 @@ def make_train_step(
     Returns:
       A function that takes the features of this replica, `stop` (float32 scalar, above
       0 if this host was asked to end), `mean_loss` (float32 scalar, the mean loss of
-      previous steps, infinite before the first) and `num_skipped` (int32 scalar, the
-      number of previous steps that were skipped), and updates the variables. It returns
-      float32 scalars, the same on every replica: the sums of the global batch by name;
-      its `loss` and `gradient_norm` before clipping; `is_bad`, 1 if the step was
-      skipped because these are not finite or the loss rose too far; and `stop` summed
-      over the hosts.
+      previous steps; infinite before the first, and -inf for a step not to be taken),
+      `num_skipped` (int32 scalar, the number of previous steps that were skipped) and
+      `scale` (float32 scalar, the loss scale of float16, or None), and updates the
+      variables. It returns float32 scalars, the same on every replica: the sums of the
+      global batch by name; its `loss` and `gradient_norm` before clipping; `is_bad`, 1
+      if the step was skipped because these are not finite or the loss rose too far; and
+      `stop` summed over the hosts. With `scale` also `is_overflow`, 1 if the step was
+      skipped because a smaller scale may be enough; it is then not bad.
     """
     compiled = tf.function(
         compute_gradients,
@@ -131,18 +136,22 @@ def make_train_step(
     )
     names = objective.sum_names
 
-    def part_gradients(part: Features, seed, weights):
+    def part_gradients(part: Features, seed, weights, scale):
         def compute(cut: Features):
-            return compiled(objective, model, cut, seed, *weights)
+            return compiled(objective, model, cut, seed, *weights, scale=scale)
 
         return row_lengths.at_own_length(compute, part, objective.lengths)
 
-    def train_step(features: Features, stop, mean_loss, num_skipped=0) -> Scalars:
-        weights = strategies.sum_over_replicas(objective.weights(features))
+    def train_step(
+        features: Features, stop, mean_loss, num_skipped=0, scale=None
+    ) -> Scalars:
+        weights = tf.unstack(
+            strategies.sum_over_replicas(tf.stack(objective.weights(features)))
+        )
         key = tf.stack([config.train.seed, tf.cast(optimizer.iterations, tf.int32)])
         key = stateless_random.fold_in(key, strategies.replica_id())
         gradients, sums = accumulate_gradients(
-            lambda part, seed: part_gradients(part, seed, weights),
+            lambda part, seed: part_gradients(part, seed, weights, scale),
             features,
             config.train.accumulation_steps,
             key,
@@ -152,16 +161,24 @@ def make_train_step(
         )
         values = dict(zip((*names, "stop"), tf.unstack(numbers), strict=True))
         values["loss"] = objective.mean(values, weights)
+        if scale is not None:
+            gradients = [gradient / scale for gradient in gradients]
         # Differs from the original: it takes the norm of the slices of the embedding
         # gradient, in which a token that occurs twice counts as two.
         values["gradient_norm"] = tf.linalg.global_norm(gradients)
-        is_bad = ~(
-            tf.math.is_finite(values["loss"])
-            & tf.math.is_finite(values["gradient_norm"])
-            & (values["loss"] <= mean_loss + config.train.max_loss_rise)
+        is_good_loss = tf.math.is_finite(values["loss"]) & (
+            values["loss"] <= mean_loss + config.train.max_loss_rise
         )
+        is_good = is_good_loss & tf.math.is_finite(values["gradient_norm"])
+        is_bad = ~is_good
+        if scale is not None:
+            is_overflow = loss_scale.is_overflow(
+                scale, is_good_loss, values["gradient_norm"]
+            )
+            is_bad &= ~is_overflow
+            values["is_overflow"] = tf.cast(is_overflow, tf.float32)
         # An infinite norm makes every gradient NaN, and such a step is skipped.
-        norm = tf.where(is_bad, float("inf"), values["gradient_norm"])
+        norm = tf.where(is_good, values["gradient_norm"], float("inf"))
         gradients, _ = tf.clip_by_global_norm(
             gradients, config.optimizer.clip_norm, use_norm=norm
         )
@@ -170,7 +187,7 @@ def make_train_step(
         optimizer.apply_gradients(
             zip(gradients, variables, strict=True),
             num_skipped,
-            is_bad,
+            ~is_good,
             skip_gradients_aggregation=True,
         )
         return {**values, "is_bad": tf.cast(is_bad, tf.float32)}

@@ -30,6 +30,7 @@ from albert_tf.training import (
     guard,
     hangs,
     loops,
+    loss_scale,
     metrics_log,
     objectives,
     preemption,
@@ -81,6 +82,7 @@ class Trainer:
       optimizer: its optimizer, with the schedule.
       average: the average of its weights, or None without `train.ema_decay`.
       objective: what training minimizes.
+      loss_scale: that of float16, or None.
       state: what the loop carries from step to step.
       signals: between host and loop; `signals.stop` ends the run.
       is_chief: whether this process writes checkpoints and metrics.
@@ -122,6 +124,10 @@ class Trainer:
         self.stages = stages_lib.split(config)
         self.strategy = strategy or strategies.create_strategy()
         self.is_chief = strategies.is_chief(self.strategy)
+        self.loss_scale: loss_scale.LossScale | None = None
+        if config.train.compute_dtype == loss_scale.DTYPE:
+            self._float16_note = strategies.check_float16(self.strategy)
+            self.loss_scale = loss_scale.LossScale(config.train.loss_scale_steps)
         # ---- Model and optimizer ----
         with self.strategy.scope():
             self.model = build_model()
@@ -161,13 +167,15 @@ class Trainer:
         }
         if self.average is not None:
             parts[checkpointer_lib.AVERAGE] = self.average.tree
+        if self.loss_scale is not None:
+            parts[checkpointer_lib.LOSS_SCALE] = self.loss_scale
         return checkpointer_lib.Checkpointer(
             model_dir,
             self.config.train.keep_checkpoints,
             parts,
             self.is_chief,
-            # `train.ema_decay` may be set later.
-            optional=(checkpointer_lib.AVERAGE,),
+            # `train.ema_decay` and float16 may be set later.
+            optional=(checkpointer_lib.AVERAGE, checkpointer_lib.LOSS_SCALE),
         )
 
     def restore(
@@ -200,7 +208,8 @@ class Trainer:
             metrics_log.check_new(self.model_dir, self.first_step)
             if branch:
                 self._begin_branch(branch)
-        if self.average is not None and self.checkpointer.lacking:
+        lacks_average = checkpointer_lib.AVERAGE in self.checkpointer.lacking
+        if self.average is not None and lacks_average:
             self.average.restart()
             notes.append("the average of the weights starts at those of the checkpoint")
         num_steps = self.config.train.num_steps
@@ -245,6 +254,7 @@ class Trainer:
             self.state,
             self.signals,
             self.config.train.max_skipped_steps,
+            self.loss_scale,
         )
 
     def train(
@@ -423,6 +433,8 @@ class Trainer:
         parameters = self.optimizer.describe(self.model.trainable_variables)
         for line in (strategies.describe(self.strategy), parameters, *notes):
             self._log.say(line)
+        if self.loss_scale and self._float16_note:
+            self._log.say(self._float16_note)
         self._say_stage()
         self._forecast = forecast.Forecast(
             self.stages, self._meter, self.signals.heartbeat, self._log
@@ -489,6 +501,7 @@ class Trainer:
     def _take_steps(self) -> dict[str, Any]:
         """Runs the loop to the next stop; returns its outcome as Python numbers."""
         first, skipped = self.step, int(self.state.num_skipped)
+        overflows = self._num_overflows
         may_skip = skipped < self.config.train.max_skipped_steps
         if may_skip and first + 1 == self._hangs.step_to_skip:
             return self._skip_step()
@@ -504,7 +517,14 @@ class Trainer:
                 f"{total - skipped} of the steps {first + 1} to {self.step} skipped: "
                 f"{stage_steps.complaint(values)}; {total} in all"
             )
+        if self.loss_scale and self._num_overflows > overflows:
+            line = self.loss_scale.describe(overflows, first + 1, self.step)
+            self._log.say(line)
         return values
+
+    @property
+    def _num_overflows(self) -> int:
+        return int(self.loss_scale.num_overflows) if self.loss_scale else 0
 
     def _evaluate(self, step: int) -> tuple[Metrics | None, float | None]:
         """Evaluates, unless that was recorded before a restart.
@@ -589,10 +609,12 @@ class Trainer:
             **self.objective.train_metrics(sums),
             **self._meter.take(sums["num_tokens"], num_steps, self.stage.number),
             "learning_rate": float(self.optimizer.learning_rate.numpy()),
-            **self._trust_ratios(num_skipped),
+            **self._trust_ratios(num_skipped + self._num_overflows),
             "gradient_norm": float(self.state.gradient_norm),
             "skipped_steps": num_skipped,
         }
+        if self.loss_scale:
+            values |= self.loss_scale.metrics()
         self._record(schema.TRAIN, values)
         self._log.progress(self.step, values)
         if self._is_first_row:
@@ -611,6 +633,8 @@ class Trainer:
     def _fail(self, outcome: dict[str, Any]) -> None:
         path = self._steps.keep_batch(self.step, self.model_dir)
         self._saver.close()
+        # The devices may have counted steps that they did not take.
+        self.optimizer.iterations.assign(self.step)
         num_skipped = int(self.state.num_skipped) - 1
         good = tf.train.latest_checkpoint(self.model_dir)
         raise FloatingPointError(

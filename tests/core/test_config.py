@@ -124,7 +124,7 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("optimizer.warmup_steps=125001", "must not be larger than train.num_steps"),
         ("optimizer.clip_norm=0", "must be above 0; received 0.0"),
         ("train.accumulation_steps=3", "must be a multiple of train.accumulation"),
-        ("train.compute_dtype=float16", "must be one of float32, bfloat16"),
+        ("train.compute_dtype=float64", "must be one of float32, bfloat16"),
         ("train.jit_compile=yes", "must be one of auto, on, off"),
         ("train.remat=all", "must be one of none, attention, block; received 'all'"),
     ],

@@ -82,6 +82,8 @@ NEWER = {
     "model_flops_utilization": 0.49875,
     "masked_share": 0.1504,
     "skipped_steps": 3,
+    "overflow_steps": 2,
+    "loss_scale": 32768.0,
     "trust_ratio/encoder/embeddings/word_embeddings": 0.0625,
     "trust_ratio/encoder/block_0/attention/query/kernel": 108.25,
     "trust_ratio/encoder/pooler/kernel": 1.5,
@@ -193,7 +195,8 @@ def test_page_shows_the_last_row_of_training_with_units(newer_folder):
         "learning rate 0.001 gradient norm before clipping 1.5 tokens, padding not "
         "counted 10,000 a second steps 2.125 a second time spent waiting for batches "
         "3.4% operations of the model 98.25 TFLOP/s share of the devices' peak (MFU) "
-        "49.88% masked share of the tokens 15.0% steps skipped so far 3 least trust "
+        "49.88% masked share of the tokens 15.0% steps skipped so far 3 steps skipped "
+        "for overflow of float16 2 loss scale 32,768 least trust "
         "ratio 0.0625 (word embeddings) greatest trust ratio 108.2 (block 0 attention "
         "query) Curves" in _read(newer_folder).text
     )

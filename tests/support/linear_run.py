@@ -7,7 +7,7 @@ import tf_keras
 from albert_tf.core import config
 from albert_tf.devices import strategies
 from albert_tf.optim import averaging, optimizers
-from albert_tf.training import loops, train_step
+from albert_tf.training import loops, loss_scale, train_step
 
 BATCH_SIZE = 8
 KERNEL = np.array([[0.5], [-1.0], [2.0]])
@@ -28,7 +28,11 @@ class Squares:
     def batch_sums(self, model, features, dropout_seed, example_weights=None):
         """Half the sum of squares."""
         del dropout_seed, example_weights
-        errors = tf.linalg.matvec(features["x"], model.kernel[:, 0])
+        x, kernel = (
+            tf.cast(value, model.dtype_of_products)
+            for value in (features["x"], model.kernel[:, 0])
+        )
+        errors = tf.cast(tf.linalg.matvec(x, kernel), tf.float32)
         errors += model.bias - features["y"]
         if "z" in features:
             errors += tf.reduce_sum(model.spare) * features["z"]
@@ -42,8 +46,9 @@ class Squares:
 class Linear(tf_keras.Model):
     """A linear model, and a spare variable that only the feature z uses."""
 
-    def __init__(self):
+    def __init__(self, dtype_of_products="float32"):
         super().__init__(name="linear")
+        self.dtype_of_products = dtype_of_products
         self.kernel = tf.Variable(KERNEL, name="kernel", dtype=tf.float32)
         self.spare = tf.Variable(SPARE, name="spare", dtype=tf.float32)
         self.bias = tf.Variable(BIAS, name="bias", dtype=tf.float32)
@@ -61,10 +66,12 @@ class Run:
         max_skipped: int = 0,
         compiled: bool = False,
         ema_decay: float = 0.0,
+        scale: loss_scale.LossScale | None = None,
+        **settings_of_train,
     ):
         self.strategy = strategy or tf.distribute.get_strategy()
         with self.strategy.scope():
-            self.model = Linear()
+            self.model = Linear("float16" if scale else "float32")
             self.adam = optimizers.create(settings, num_steps, compiled)
             self.adam.build(self.model.trainable_variables)
             self.average = None
@@ -75,6 +82,7 @@ class Run:
             batch_size=BATCH_SIZE,
             accumulation_steps=accumulation_steps,
             jit_compile="off",
+            **settings_of_train,
         )
         objective = Squares()
         step = train_step.make_train_step(
@@ -85,11 +93,13 @@ class Run:
         )
         self.state = loops.TrainState(objective)
         self._loop = loops.make_train_loop(
-            self.strategy, step, self.state, loops.Signals(), max_skipped
+            self.strategy, step, self.state, loops.Signals(), max_skipped, scale
         )
         parts = {"model": self.model, "optimizer": self.adam, "loop": self.state}
         if self.average:
             parts["average"] = self.average.tree
+        if scale:
+            parts["loss_scale"] = scale
         self.checkpoint = tf.train.Checkpoint(**parts)
 
     def train(self, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -98,7 +108,12 @@ class Run:
         Args:
           features: x [steps, 8, 3], y [steps, 8], and maybe z [steps, 8].
         """
-        num_steps = len(features["y"])
+        outcome = self.run_loop(features)
+        assert int(outcome["num_steps"]) == len(features["y"])
+        return self.weights()
+
+    def run_loop(self, features: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
+        """The outcome of the loop over the same features."""
         flat = {
             name: values.astype(np.float32).reshape(-1, *values.shape[2:])
             for name, values in features.items()
@@ -106,9 +121,7 @@ class Run:
         size = BATCH_SIZE // self.strategy.num_replicas_in_sync
         dataset = tf.data.Dataset.from_tensor_slices(flat).batch(size, True)
         batches = strategies.distribute_dataset(self.strategy, lambda _: dataset)
-        outcome = self._loop(iter(batches), tf.constant(num_steps))
-        assert int(outcome["num_steps"]) == num_steps
-        return self.weights()
+        return self._loop(iter(batches), tf.constant(len(features["y"])))
 
     def weights(self) -> dict[str, np.ndarray]:
         """The model's variables by name."""

@@ -73,6 +73,31 @@ def types(ops: list[tf.Operation]) -> collections.Counter:
     return collections.Counter(op.type for op in ops)
 
 
+def step_bodies(graph: tf.Graph) -> list[tf.Graph]:
+    """The graphs, of `graph` and its functions, that hold a replicated step."""
+    ops = [op for op, _ in _all_ops(graph) if op.type == "TPUReplicateMetadata"]
+    return list({id(op.graph): op.graph for op in ops}.values())
+
+
+def crossings(body: tf.Graph) -> collections.Counter:
+    """The types of the operations of a body that read what its replicated step gives.
+
+    A result that nobody reads has none.
+    """
+    found, new = (
+        set(),
+        [op for op in body.get_operations() if "_tpu_replicate" in op.node_def.attr],
+    )
+    seen = set(new)
+    while new:
+        for tensor in new.pop().outputs:
+            for reader in set(tensor.consumers()) - seen:
+                seen.add(reader)
+                new.append(reader)
+                found.add(reader)
+    return types([op for op in found if op.type != "TPUReplicatedOutput"])
+
+
 @functools.cache
 def _xla_ops() -> frozenset[str]:
     """The types that XLA can compile, on some device."""

@@ -7,7 +7,14 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data import schema
-from albert_tf.training import loops, metrics_log, objectives, pretraining, watchdog
+from albert_tf.training import (
+    loops,
+    metrics_log,
+    objectives,
+    pretraining,
+    step_log,
+    watchdog,
+)
 from tests.support import small_run
 from tests.support import training_processes as processes
 
@@ -75,6 +82,20 @@ def test_bad_steps_are_skipped_up_to_their_number():
     _, state, outcome = _loop([2.0, np.nan, 2.0, 9.0, 2.0], max_skipped=1)
     assert outcome["failed"] and outcome["num_steps"] == 4
     assert int(state.num_skipped) == 2
+
+
+def test_a_loop_of_more_steps_than_the_log_has_rows_counts_all():
+    losses = np.linspace(2.0, 3.0, 2 * step_log.NUM_ROWS + 10).tolist()
+    bad = losses[: step_log.NUM_ROWS + 3] + [np.nan, 2.0]
+    _, whole, outcome = _loop(losses)
+    assert outcome["num_steps"] == len(losses) and not outcome["failed"]
+    total = sum(np.array(losses, np.float32).tolist())
+    assert set(whole.take_sums(1)[0].values()) == {total}
+    _, state, outcome = _loop([np.inf, *bad], max_skipped=1)
+    assert outcome["failed"] and outcome["num_steps"] == len(bad)
+    assert int(state.num_skipped) == 2
+    _, state, outcome = _loop([np.inf, *losses], max_skipped=1)
+    assert outcome["bad_loss"] == np.inf  # though the last rows have none
 
 
 def test_an_explosion_is_one_above_the_running_mean():

@@ -99,6 +99,25 @@ def test_a_run_that_resumes_after_skipped_steps_equals_one_not_interrupted(
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
+def test_a_run_that_has_failed_changes_nothing_more():
+    """The loop takes all of its steps: the host learns of the third at the end."""
+    x = _X.copy()
+    x[2] = np.nan
+    run = linear_run.Run(_SETTINGS, _NUM_STEPS)
+    outcome = run.run_loop({"x": x, "y": _Y})
+    assert bool(outcome["failed"]) and int(outcome["num_steps"]) == 3
+    assert int(run.state.num_skipped) == 1
+    good = linear_run.Run(_SETTINGS, _NUM_STEPS)
+    good.train({"x": x[:2], "y": _Y[:2]})
+    assert float(run.state.mean_loss) == float(good.state.mean_loss)
+    np.testing.assert_array_equal(run.state.sums, good.state.sums)
+    expected = [*good.model.variables, *good.adam.variables]
+    found = [*run.model.variables, *run.adam.variables]
+    for one, other in zip(found, expected, strict=True):
+        if "iteration" not in one.name:
+            np.testing.assert_array_equal(one, other, err_msg=one.name)
+
+
 def test_trust_ratios_do_not_change_while_steps_are_skipped():
     run = _run()
     variables = run.model.trainable_variables

@@ -1,5 +1,6 @@
 """Holds what a TPU is given to what it can do, in graphs built without one."""
 
+import collections
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,7 +13,13 @@ from albert_tf.data import manifest as manifest_lib
 from albert_tf.devices import strategies
 from albert_tf.model import pretraining_model
 from albert_tf.optim import averaging, optimizers
-from albert_tf.training import loops, objectives, train_step, trust_ratios
+from albert_tf.training import (
+    loops,
+    objectives,
+    step_log,
+    train_step,
+    trust_ratios,
+)
 from tests.support import fake_tpu, small_run, tpu_ops
 
 
@@ -153,6 +160,7 @@ class Run(NamedTuple):
     model: pretraining_model.PretrainingModel
     adam: optimizers.AdamW
     batch_shapes: list[tf.TensorShape]  # of the token ids, one a replica
+    graph: tf.Graph  # of the loop
     loop: tpu_ops.Ops
     evaluate: Callable
 
@@ -194,7 +202,7 @@ def _make_run(data_dir: str, *overrides: str) -> Run:
     shapes = [part["input_ids"].shape for part in parts]
     make_sums = loops.make_evaluation_sums(strategy, model, config, objective, signals)
     evaluate = make_sums(*input_pipeline.eval_input_fn(data_dir, manifest, config))
-    return Run(strategy, model, adam, shapes, tpu_ops.split(graph), evaluate)
+    return Run(strategy, model, adam, shapes, graph, tpu_ops.split(graph), evaluate)
 
 
 def _graph_of(function: Callable) -> tpu_ops.Ops:
@@ -294,7 +302,57 @@ def test_gradients_cross_replicas_once_a_step_and_the_sums_as_one_vector(
     variables = [tuple(variable.shape) for variable in run.model.trainable_variables]
     assert len(variables) == 32
     # The weights of both losses, the gradients, then seven sums and `stop`.
-    assert shapes == [(), (), *variables, (8,)]
+    assert shapes == [(2,), *variables, (8,)]
+
+
+@pytest.mark.slow
+def test_no_step_waits_for_what_the_host_makes_of_the_one_before(make_run):
+    (body,) = tpu_ops.step_bodies(make_run("lamb").graph)
+    assert tpu_ops.crossings(body) == {}
+    # Nor does the host read a variable of the devices between steps: only `stop`, and
+    # `heartbeat` to add 1 to, are its own.
+    own = collections.Counter(
+        op.type
+        for op in body.get_operations()
+        if "_tpu_replicate" not in op.node_def.attr and "Variable" in op.type
+    )
+    assert own == {"ReadVariableOp": 1, "AssignVariableOp": 1, "AssignAddVariableOp": 1}
+
+
+@pytest.mark.slow
+def test_the_host_reads_the_log_once_for_many_steps(make_run):
+    outside = make_run("lamb").loop.outside
+    columns = len(objectives.PRETRAINING_SUMS) + 6
+    read = [
+        op
+        for op in outside
+        if op.type == "ReadVariableOp"
+        and op.outputs[0].shape == [step_log.NUM_ROWS, columns]
+    ]
+    assert len(read) == 1
+
+
+def test_several_processes_agree_on_the_step_before_the_last(monkeypatch):
+    """They alone read a result of a step: `stop`, which the next step but one needs."""
+    monkeypatch.setattr(strategies, "has_several_processes", lambda: True)
+    strategy = fake_tpu.create_strategy()
+    objective = objectives.PretrainingObjective("sop")
+
+    def step(features, stop, mean_loss, num_skipped):
+        total = strategies.sum_over_replicas(features["x"] + stop)
+        values = dict.fromkeys(objective.sum_names, total)
+        numbers = ("loss", "gradient_norm", "is_bad")
+        return {**values, **dict.fromkeys(numbers, total + mean_loss), "stop": total}
+
+    loop = loops.make_train_loop(
+        strategy, step, loops.TrainState(objective), loops.Signals(), 0
+    )
+    dataset = tf.data.Dataset.from_tensors({"x": 1.0}).repeat()
+    batches = iter(strategies.distribute_dataset(strategy, lambda _: dataset))
+    graph = loop.get_concrete_function(batches, tf.TensorSpec([], tf.int32)).graph
+    (body,) = tpu_ops.step_bodies(graph)
+    # One of each replica, and the one that the loop carries.
+    assert tpu_ops.crossings(body) == {"Identity": fake_tpu.NUM_REPLICAS + 1}
 
 
 @pytest.mark.slow
