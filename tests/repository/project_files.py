@@ -26,7 +26,7 @@ OPTIONAL = {
     "distributed": ("data_prep/pipeline/dask_executor",),
     "nncf": ("albert_tf/serving/openvino_export",),
     "openvino": ("albert_tf/inference/openvino_model",),
-    "jax": ("albert_tf/planning/run_exported",),
+    "jax": ("albert_tf/planning/run_exported", "albert_tf/planning/tpu_compile"),
     "jaxlib": ("albert_tf/planning/run_exported",),
     "torch": ("albert_tf/benchmarks/transformers_", "tests/interop/test_"),
     "transformers": ("albert_tf/benchmarks/transformers_", "tests/interop/test_"),

@@ -36,6 +36,7 @@ TOP_LEVEL = {
     "requirements-interop.txt",
     "requirements-jax.txt",
     "requirements-openvino.txt",
+    "requirements-plan.txt",
     "requirements-tpu.txt",
     "requirements.txt",
     "tests",
@@ -89,6 +90,7 @@ def test_product_code_imports_only_what_requirements_txt_pins():
         "requirements-dask.txt",
         "requirements-dev.txt",
         "requirements-openvino.txt",
+    "requirements-plan.txt",
     ],
 )
 def test_constraints_hold_the_same_pins(name):
