@@ -23,7 +23,13 @@ from absl import flags
 
 from albert_tf.core import cli, config_io, files
 from albert_tf.devices import chip_table
-from albert_tf.planning import compiled_step, plan_text, run_plan, size_table
+from albert_tf.planning import (
+    compiled_step,
+    plan_text,
+    published_runs,
+    run_plan,
+    size_table,
+)
 
 _MODES = ("accelerator", "export_step", "run_exported", "fill_table")
 
@@ -193,7 +199,8 @@ def _fill_table(flag_values: flags.FlagValues) -> None:
     try:
         size_table.fill(path, compiler, _say)
     finally:
-        print(size_table.show(size_table.read(path)))
+        lines = size_table.read(path)
+        print(f"{size_table.show(lines)}\n\n{published_runs.show(lines)}")
 
 
 def _say(line: str) -> None:

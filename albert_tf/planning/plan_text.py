@@ -79,8 +79,13 @@ def _step(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
         if plan["sum_within_program"]
         else "counted"
     )
+    ratio = plan.get("compiler_flops_by_products")
+    products = f", {ratio:.2f} times those of its products" if ratio else ""
     rows = [
-        ("a step of a replica", f"{step['flops_of_replica'] / 1e12:.3f} TFLOP"),
+        (
+            "a step of a replica",
+            f"{step['flops_of_replica'] / 1e12:.3f} TFLOP{products}",
+        ),
         ("", f"{bound}{step['memory_bytes_of_replica'] / 1e9:.2f} GB through memory"),
         ("sum over replicas", f"{step['reduced_bytes'] / 1e6:.1f} MB, {inside}"),
     ]

@@ -94,7 +94,7 @@ def make_plan(
       ValueError: the batch cannot be divided, or the compiler fails.
     """
     accelerator, config = request.accelerator, request.config
-    plan = {
+    plan: dict[str, Any] = {
         "accelerator": accelerator.name,
         "num_chips": accelerator.num_chips,
         "num_replicas": accelerator.num_replicas,

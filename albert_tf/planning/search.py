@@ -32,16 +32,20 @@ def largest(points: Points) -> int:
 
 
 def predicted(points: Points, usable_bytes: int, fixed_bytes: int) -> int:
-    """Returns the largest batch that fits by the line through the nearest two points.
+    """Returns the largest batch that fits by the line through two points.
+
+    They are the largest batch that fits and the smallest that does not; of one kind
+    alone, the two nearest to the limit.
 
     Args:
       points: at least one compiled batch.
       usable_bytes: of the replica's memory.
       fixed_bytes: what does not depend on the batch, for the line of a single point.
     """
-    nearest = sorted(
-        points, key=lambda rows: abs(points[rows].needed_bytes - usable_bytes)
-    )[:2]
+    best = largest(points)
+    too_large = [rows for rows in sorted(points) if not points[rows].fits]
+    nearest = [best, too_large[0]] if best and too_large else too_large[:2]
+    nearest = nearest or sorted(points)[-2:]
     bytes_of = {rows: float(points[rows].needed_bytes) for rows in nearest}
     if len(bytes_of) == 1:
         (needed,) = bytes_of.values()
@@ -73,6 +77,9 @@ def next_batch(points: Points, usable_bytes: int, fixed_bytes: int) -> int | Non
     second = max(1, math.ceil(_SECOND_EXCESS * by_line))
     if len(points) == 1 and second < too_large:
         return second
+    if not best and by_line < 1:
+        # Nothing fits by the line, which is steeper where memory comes in steps.
+        return too_large // 2 or None
     step = spacing(by_line)
     candidate = min(by_line, too_large - 1) // step * step
     if candidate < best + (2 * step if best and step > 1 else 1):

@@ -26,6 +26,9 @@ COMPUTE_DTYPE = "bfloat16"
 _REMATS = ("none", "block")
 # The first batch by the one whose activations, as counted, fill the memory.
 _FIRST_EXCESS = 1.4
+# Batches of a line that are compiled before any is that fits: the compiler refuses them
+# in seconds, and all lines have a prediction before the first is verified.
+_NUM_EXCESS = 2
 _GIB = 1 << 30
 
 
@@ -116,7 +119,6 @@ class Line:
             self.by_rows, self.place.chip.hbm_bytes, self.least_bytes
         )
 
-
     @property
     def is_found(self) -> bool:
         """Whether nothing is left to compile."""
@@ -166,17 +168,20 @@ def shown(lines: list[Line]) -> Iterator[Line]:
 def fill(
     path: str, compiler: compiled_step.StepCompiler, say: Callable[[str], None]
 ) -> None:
-    """Compiles what is missing, line by line.
+    """Compiles what is missing: first for each line what is meant not to fit.
 
     The file is written after each compilation.
     """
     while True:
         lines = read(path)
-        todo = [line for line in shown(lines) if line.next_batch() is not None]
+        todo = [
+            (line, rows)
+            for line in shown(lines)
+            if (rows := line.next_batch()) is not None
+        ]
         if not todo:
             return
-        line = todo[0]
-        num_rows = line.next_batch()
+        line, num_rows = min(todo, key=lambda one: len(one[0].points) >= _NUM_EXCESS)
         chip = line.place.chip
         step = compiler.compile(line.config, num_rows, chip, chip.compiled_replicas)
         say(
@@ -190,12 +195,16 @@ def fill(
 # ---- Markdown ----
 
 _COLUMNS = ("recipe", "tokens", "slice", "remat", "largest batch of a replica")
-_COLUMNS += ("its HBM", "`--global_batch`", "limit", "hours", "chip-hours")
+_COLUMNS += ("its HBM", "`--global_batch`", "operations", "limit", "hours")
+_COLUMNS += ("chip-hours",)
 
 
 def show(lines: list[Line]) -> str:
     """Returns the table in Markdown; lines that are not complete say so."""
-    rows = [_COLUMNS, ("---",) * 4 + ("---:",) * 3 + ("---",) + ("---:",) * 2]
+    rows: list[tuple[str, ...]] = [
+        _COLUMNS,
+        ("---",) * 4 + ("---:",) * 4 + ("---",) + ("---:",) * 2,
+    ]
     rows += [_row(line) for line in shown(lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -203,7 +212,7 @@ def show(lines: list[Line]) -> str:
 def _row(line: Line) -> tuple[str, ...]:
     names = (line.recipe, f"{line.length}", line.accelerator, line.remat)
     usable = line.place.chip.hbm_bytes
-    empty = ("", "", "", "", "")
+    empty = ("",) * 6
     if line.never_fits:
         least = f"none: {line.least_bytes / _GIB:.1f} GiB without activations"
         return (*names, least, *empty)
@@ -215,36 +224,52 @@ def _row(line: Line) -> tuple[str, ...]:
         found = "none" if line.is_found else f"about {by_line}, not verified"
         return (*names, found, *empty)
     step = line.by_rows[largest]
-    least, run = times(line, largest)
+    roof, run = times(line, largest)
     return (
         *names,
         f"{largest}" if line.is_found else f"{largest} or more",
         f"{step.needed_bytes / _GIB:.2f} GiB",
         f"{largest * line.place.num_replicas:,}",
-        least.limit,
+        f"{operations(line, largest):.2f}",
+        roof.limit,
         f"{run.hours:.1f}",
         f"{run.chip_hours:,.0f}",
     )
 
 
-def times(line: Line, num_rows: int) -> tuple[roofline.StepTime, roofline.RunTime]:
+def operations(line: Line, num_rows: int) -> float:
+    """Returns the operations of a compiled batch by those of its matrix products.
+
+    Much above 1 the compiler itself recomputes activations, so that the batch fits.
+    """
+    train = dataclasses.replace(line.config.train, batch_size=num_rows)
+    config = dataclasses.replace(line.config, train=train)
+    return line.by_rows[num_rows].flops / costs.recipe_costs(config).step_flops.total
+
+
+def times(
+    line: Line, num_rows: int, place: chip_table.Accelerator | None = None
+) -> tuple[roofline.StepTime, roofline.RunTime]:
     """Returns the times of the recipe's batch and run, at the rate of a compiled batch.
 
     Args:
       line: of the table.
+      place: another slice of the line's chip; None: the line's.
       num_rows: of a replica: a batch that was compiled and fits. Operations and traffic
         of the recipe's batch are taken to be in proportion to its.
     """
-    step, share = line.by_rows[num_rows], line.share / num_rows
+    place = place or line.place
+    batch = line.config.train.batch_size
+    step, share = line.by_rows[num_rows], batch / place.num_replicas / num_rows
     counted = costs.recipe_costs(line.config)
     least = roofline.step_time(
-        line.place,
+        place,
         step.flops * share,
         step.hbm_bytes * share,
         counted.reduced_gradient_bytes,
     )
     run = roofline.run_time(
-        line.place,
+        place,
         least,
         line.config.train.num_steps,
         run_plan.DEFAULT_UTILIZATION,

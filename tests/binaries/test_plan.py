@@ -23,7 +23,10 @@ from tests.support import binaries
             ("--accelerator=v3-8", "--tools=absent"),
             "there is no absent/venv/bin/python; give the same command with --install",
         ),
-        (("--fill_table=x.json", "--tools=absent"), "with --install_tools, which makes"),
+        (
+            ("--fill_table=x.json", "--tools=absent"),
+            "with --install_tools, which makes",
+        ),
         (
             ("--accelerator=a100-8", "--largest_batches"),
             "--largest_batches needs a compiler",

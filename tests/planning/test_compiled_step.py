@@ -66,7 +66,9 @@ def test_a_result_is_kept_by_program_and_topology(tmp_path, programs):
     step = compiler.compile(CONFIG, 6, V4, 4)
     assert step.memory == compiled_step.Memory(100, 60, 50, 30, 4)
     assert (step.needed_bytes, step.flops, step.hbm_bytes) == (144, 5e9, 8)
-    assert step.program == hashlib.sha256(b"module of 6 rows and 4 replicas").hexdigest()
+    assert (
+        step.program == hashlib.sha256(b"module of 6 rows and 4 replicas").hexdigest()
+    )
     (request,) = _requests(folder)
     # Without the configuration libtpu compiles for one core of v4 and half its memory.
     assert (request["topology"], request["chip_config"]) == ("v4:2x2x1", "megacore")

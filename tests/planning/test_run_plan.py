@@ -89,8 +89,7 @@ def test_parts_are_halved_until_they_fit():
     request = _request("v3-2", 256, "train.remat=block", "train.batch_size=256")
     plan = _plan(request, fakes.LinearCompiler(each=2.0))
     parts = {
-        remedy["settings"][-1]: remedy["memory"]["fits"]
-        for remedy in plan["remedies"]
+        remedy["settings"][-1]: remedy["memory"]["fits"] for remedy in plan["remedies"]
     }
     assert parts == {
         "train.compute_dtype=bfloat16": False,

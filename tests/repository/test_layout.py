@@ -90,7 +90,6 @@ def test_product_code_imports_only_what_requirements_txt_pins():
         "requirements-dask.txt",
         "requirements-dev.txt",
         "requirements-openvino.txt",
-    "requirements-plan.txt",
     ],
 )
 def test_constraints_hold_the_same_pins(name):
