@@ -133,7 +133,7 @@ def _define_plan_flags(flag_values: flags.FlagValues) -> None:
 
 
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Exports or runs, as the flags say."""
+    """Plans, exports or runs, as the flags say."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
         asked = [mode for mode in _MODES if flag_values[mode].value]

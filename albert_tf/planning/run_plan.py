@@ -70,7 +70,8 @@ class Request:
 
     def changed(self, *overrides: str) -> "Request":
         """Returns the same with other settings."""
-        config = config_io.override(self.config, overrides)
+        batch = f"train.batch_size={self.global_batch}"
+        config = config_io.override(self.config, [batch, *overrides])
         return dataclasses.replace(self, config=config)
 
 

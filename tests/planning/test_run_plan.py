@@ -86,7 +86,7 @@ def test_what_does_not_fit_says_by_how_much_and_what_would():
 
 
 def test_parts_are_halved_until_they_fit():
-    request = _request("v3-2", 256, "train.remat=block", "train.batch_size=256")
+    request = _request("v3-2", 256, "train.remat=block")
     plan = _plan(request, fakes.LinearCompiler(each=2.0))
     parts = {
         remedy["settings"][-1]: remedy["memory"]["fits"] for remedy in plan["remedies"]
