@@ -42,7 +42,10 @@ def show(lines: list[size_table.Line]) -> str:
       lines: those of `size_table.read`.
     """
     header = ("run", "on", "a step", "the plan's roofline", "its share", "limit")
-    rows = [header, ("---", "---", "---:", "---:", "---:", "---")]
+    rows: list[tuple[str, ...]] = [
+        header,
+        ("---", "---", "---:", "---:", "---:", "---"),
+    ]
     rows += [_row(run, lines) for run in RUNS]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
