@@ -6,6 +6,7 @@ and its JAX do not fit beside TensorFlow. It needs no TPU.
 
 import dataclasses
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -225,8 +226,14 @@ def _program(config: config_lib.Config, num_rows: int, num_replicas: int) -> str
     # Imported here: a result that was kept needs no TensorFlow.
     from albert_tf.planning import step_export
 
-    trainer = step_export.make_trainer(config, num_rows)
-    _, program = step_export.lower(trainer, num_replicas)
+    def export() -> str:
+        trainer = step_export.make_trainer(config, num_rows)
+        return step_export.lower(trainer, num_replicas)[1]
+
+    program = export()
+    # The weights, of gigabytes, are in reference cycles. They are freed before the
+    # compiler needs as much.
+    gc.collect()
     return program
 
 

@@ -200,51 +200,6 @@ _COLUMNS: tuple[str, ...] = (
 )
 
 
-def shown(lines: list[Line]) -> Iterator[Line]:
-    """Yields the lines of the table: remat "block" where "none" is not enough."""
-    by_key = {line.key: line for line in lines}
-    for line in lines:
-        plain = by_key[*line.key[:-1], _REMATS[0]]
-        largest = search.largest(plain.by_rows)
-        not_enough = plain.points and plain.is_found and largest < plain.share
-        if line is plain or not_enough:
-            yield line
-
-
-def fill(
-    path: str, compiler: compiled_step.StepCompiler, say: Callable[[str], None]
-) -> None:
-    """Compiles what is missing: first for each line what is meant not to fit.
-
-    The file is written after each compilation.
-    """
-    while True:
-        lines = read(path)
-        todo = [
-            (line, rows)
-            for line in shown(lines)
-            if (rows := line.next_batch()) is not None
-        ]
-        if not todo:
-            return
-        line, num_rows = min(todo, key=lambda one: len(one[0].points) >= _NUM_EXCESS)
-        chip = line.place.chip
-        step = compiler.compile(line.config, num_rows, chip, chip.compiled_replicas)
-        say(
-            f"{' '.join(map(str, line.key))}: {num_rows} rows, "
-            f"{step.needed_bytes / 2**30:.2f} GiB, {step.seconds:.0f} s"
-        )
-        done = dataclasses.replace(line, points=(*line.points, Point(num_rows, step)))
-        write(path, [done if one is line else one for one in lines])
-
-
-# ---- Markdown ----
-
-_COLUMNS = ("recipe", "tokens", "slice", "remat", "largest batch of a replica")
-_COLUMNS += ("its HBM", "`--global_batch`", "operations", "limit", "hours")
-_COLUMNS += ("chip-hours",)
-
-
 def show(lines: list[Line]) -> str:
     """Returns the table in Markdown; lines that are not complete say so."""
     rows: list[tuple[str, ...]] = [
