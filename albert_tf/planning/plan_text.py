@@ -119,7 +119,7 @@ def _run(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         (
             f"{plan['settings']['num_steps']:,} steps",
-            f"{run['hours']:,.1f} hours, {run['chip_hours']:,.0f} chip-hours{price}",
+            f"{run['hours']:,.2f} hours, {run['chip_hours']:,.1f} chip-hours{price}",
         ),
     ]
 

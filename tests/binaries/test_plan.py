@@ -75,7 +75,7 @@ def test_a_plan_is_printed_and_written(tmp_path, capsys):
     assert found["rows_of_replica"] == 512
     assert found["run"]["price"] == pytest.approx(2 * found["run"]["chip_hours"])
     assert "8 chips, 8 replicas" in text
-    assert f"{found['run']['hours']:,.1f} hours" in text
+    assert f"{found['run']['hours']:,.2f} hours" in text
 
 
 @pytest.mark.skipif(

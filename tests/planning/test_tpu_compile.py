@@ -5,7 +5,9 @@ import pathlib
 
 import pytest
 
+from albert_tf.core import config_io
 from albert_tf.devices import chip_table
+from albert_tf.model import costs
 from albert_tf.planning import compiled_step
 from tests.support import small_run
 
@@ -37,7 +39,10 @@ def test_a_step_with_its_sum_is_compiled(tmp_path, accelerator):
     assert step.fits and step.num_replicas == chip.compiled_replicas == replicas
     # Weights and two slots of 58,000 parameters, padded, and the batch.
     assert 3 * 4 * 50_000 < step.memory.arguments < 20 * 1e6
-    assert step.flops > 1e7 and step.hbm_bytes > 1e6
+    counted = costs.recipe_costs(config_io.override(CONFIG, ["train.batch_size=3"]))
+    # With elementwise operations, which are not much fewer at this size.
+    assert 1 < step.flops / counted.step_flops.total < 4
+    assert step.hbm_bytes > 1e6
 
 
 @pytest.mark.parametrize("accelerator", ["v3-8", "v4-8", "v5e-4"])
