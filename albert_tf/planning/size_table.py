@@ -213,17 +213,19 @@ def show(lines: list[Line]) -> str:
 def _row(line: Line) -> tuple[str, ...]:
     names = (line.recipe, f"{line.length}", line.accelerator, line.remat)
     usable = line.place.chip.hbm_bytes
-    empty = ("",) * 6
+    counted = times(line, 0)[1]
+    empty = ("", "", "", "")
+    bounds = (f"at least {counted.hours:.1f}", f"{counted.chip_hours:,.0f}")
     if line.never_fits:
         least = f"none: {line.least_bytes / _GIB:.1f} GiB without activations"
-        return (*names, least, *empty)
+        return (*names, least, *empty, "", "")
     if not line.points:
-        return (*names, "not compiled yet", *empty)
+        return (*names, "not compiled yet", *empty, *bounds)
     largest = search.largest(line.by_rows)
     by_line = search.predicted(line.by_rows, usable, line.least_bytes)
     if not largest:
         found = "none" if line.is_found else f"about {by_line}, not verified"
-        return (*names, found, *empty)
+        return (*names, found, *empty, *bounds)
     step = line.by_rows[largest]
     roof, run = times(line, largest)
     return (
@@ -257,18 +259,17 @@ def times(
       line: of the table.
       place: another slice of the line's chip; None: the line's.
       num_rows: of a replica: a batch that was compiled and fits. Operations and traffic
-        of the recipe's batch are taken to be in proportion to its.
+        of the recipe's batch are taken to be in proportion to its. With 0 the
+        operations are those of the matrix products, and the traffic is nothing.
     """
     place = place or line.place
-    batch = line.config.train.batch_size
-    step, share = line.by_rows[num_rows], batch / place.num_replicas / num_rows
     counted = costs.recipe_costs(line.config)
-    least = roofline.step_time(
-        place,
-        step.flops * share,
-        step.hbm_bytes * share,
-        counted.reduced_gradient_bytes,
-    )
+    flops, traffic = counted.step_flops.total / place.num_replicas, 0.0
+    if num_rows:
+        step = line.by_rows[num_rows]
+        share = line.config.train.batch_size / place.num_replicas / num_rows
+        flops, traffic = step.flops * share, step.hbm_bytes * share
+    least = roofline.step_time(place, flops, traffic, counted.reduced_gradient_bytes)
     run = roofline.run_time(
         place,
         least,
