@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from albert_tf.benchmarks import model_cases, rounds
-from albert_tf.core import binaries
+from albert_tf.core import binaries, tool_environment
 
 _SECONDS_TO_END = 30
 
@@ -73,30 +73,11 @@ def find_python(environment: str) -> str:
     """
     if not environment:
         return sys.executable
-    requirements = f"requirements-bench-{environment}.txt"
     folder = binaries.ROOT / "build" / f"bench-{environment}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / requirements).write_bytes((binaries.ROOT / requirements).read_bytes())
-    # The file pins everything; the repository's constraints are for other packages.
-    (folder / "constraints.txt").write_bytes(b"")
-    done = subprocess.run(
-        [str(binaries.ROOT / ".ci" / "make_venv"), "venv", requirements],
-        cwd=folder,
-        env=os.environ | {"PYTHON": sys.executable},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    if done.returncode:
-        reason = _last_line(done.stderr, "ERROR:")
-        raise rounds.Failure(f"{requirements} could not be installed: {reason}")
-    return str(folder / "venv" / "bin" / "python")
-
-
-def _last_line(text: str, start: str = "") -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    marked = [line for line in lines if line.startswith(start)]
-    return (marked or lines or ["it printed nothing"])[-1]
+    try:
+        return tool_environment.make(folder, f"requirements-bench-{environment}.txt")
+    except ValueError as error:
+        raise rounds.Failure(str(error)) from error
 
 
 class Process:
@@ -148,7 +129,7 @@ class Process:
             return json.loads(line)
         code = self._process.wait()
         self._log.seek(0)
-        last_line = _last_line(self._log.read())
+        last_line = tool_environment.last_line(self._log.read())
         raise rounds.Failure(f"it ended with code {code}: {last_line}")
 
     def peak_bytes(self) -> int:

@@ -1,6 +1,7 @@
 """Devices and strategies of tf.distribute."""
 
 import contextlib
+import contextvars
 import functools
 import json
 import os
@@ -9,8 +10,12 @@ import sys
 from collections.abc import Iterator
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from albert_tf.devices import batch_server, kinds, tpu_pod
+
+# How many replicas the program that is traced has within itself.
+_PROGRAM_REPLICAS = contextvars.ContextVar("program_replicas", default=1)
 
 
 def create_strategy(kind: str = "auto", tpu: str = "") -> tf.distribute.Strategy:
@@ -256,14 +261,44 @@ def raise_worker_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def replicas_within_program(num_replicas: int) -> Iterator[None]:
+    """Traces sums over replicas as operations of the XLA program itself.
+
+    For a program of several replicas that another runtime compiles. TensorFlow runs
+    its own programs of one replica each, and reduces between them.
+
+    Args:
+      num_replicas: of the program; with 1 nothing changes.
+    """
+    token = _PROGRAM_REPLICAS.set(num_replicas)
+    try:
+        yield
+    finally:
+        _PROGRAM_REPLICAS.reset(token)
+
+
 def replica_id() -> tf.Tensor:
     """Returns the number of the calling replica over all hosts: int32 scalar."""
+    if _PROGRAM_REPLICAS.get() > 1:
+        return tf.cast(gen_xla_ops.xla_replica_id(), tf.int32)
     context = tf.distribute.get_replica_context()
     return tf.cast(context.replica_id_in_sync_group, tf.int32)
 
 
 def sum_over_replicas(values):
     """Returns the sum of `values`, a nest of dense tensors, over all replicas."""
+    num_replicas = _PROGRAM_REPLICAS.get()
+    if num_replicas > 1:
+        return tf.nest.map_structure(
+            lambda value: gen_xla_ops.xla_all_reduce(
+                input=value,
+                group_assignment=[[*range(num_replicas)]],
+                reduce_op="Add",
+                mode="CrossReplica",
+            ),
+            values,
+        )
     context = tf.distribute.get_replica_context()
     return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 

@@ -1,1 +1,1 @@
-"""The train step outside TensorFlow: exported, and run by JAX."""
+"""The train step outside TensorFlow: exported, run by JAX, compiled for a plan."""

@@ -72,8 +72,14 @@ def make_trainer(config: config_lib.Config, global_batch: int) -> trainer_lib.Tr
     return pretraining.make_trainer(config, strategy=strategy)
 
 
-def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str]:
+def lower(
+    trainer: trainer_lib.Trainer, num_replicas: int = 1
+) -> tuple[exported_step.ExportedStep, str]:
     """Returns the description and the program of a trainer's step.
+
+    Args:
+      trainer: its batch is that of one replica.
+      num_replicas: with more than 1 the program sums over as many replicas itself.
 
     Raises:
       ValueError: the program calls code that only this machine's device has.
@@ -98,10 +104,11 @@ def lower(trainer: trainer_lib.Trainer) -> tuple[exported_step.ExportedStep, str
 
     scalar_specs = [tf.TensorSpec([], one.dtype, one.name) for one in described_scalars]
     flat_specs = (*specs.values(), *scalar_specs)
-    traced = step.get_concrete_function(*flat_specs)
-    # With variables TensorFlow lowers for a device of this machine only, also a CPU. A
-    # test compares with its lowering for GPUs.
-    text = step.experimental_get_compiler_ir(*flat_specs)(stage="stablehlo")
+    with strategies.replicas_within_program(num_replicas):
+        traced = step.get_concrete_function(*flat_specs)
+        # With variables TensorFlow lowers for a device of this machine only, also a
+        # CPU. A test compares with its lowering for GPUs.
+        text = step.experimental_get_compiler_ir(*flat_specs)(stage="stablehlo")
     check_portable(text)
     by_handle = {id(variable.handle): variable for variable in traced.variables}
     variables = [by_handle[id(handle)] for handle in traced.captured_inputs]

@@ -1,17 +1,40 @@
 """Mistakes in the flags of `python -m albert_tf.plan`."""
 
 import importlib.util
+import json
 
 import pytest
 
 from albert_tf import plan
+from albert_tf.core import binaries as binaries_lib
 from tests.support import binaries
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give one of --export_step and --run_exported"),
+        ((), "give one of --accelerator, --export_step, --run_exported, --fill_table"),
+        (("--accelerator=v9-8",), "--accelerator must be one of v2, v3,"),
+        (
+            ("--accelerator=v3-8", "--global_batch=12", "--tools=absent"),
+            "must be a multiple of the 8 replicas of v3-8",
+        ),
+        (
+            ("--accelerator=v3-8", "--tools=absent"),
+            "there is no absent/venv/bin/python; give the same command with --install",
+        ),
+        (
+            ("--fill_table=x.json", "--tools=absent"),
+            "with --install_tools, which makes",
+        ),
+        (
+            ("--accelerator=a100-8", "--largest_batches"),
+            "--largest_batches needs a compiler",
+        ),
+        (
+            ("--accelerator=v3-8", "--packings=two"),
+            "--packings must be whole numbers separated by commas; received 'two'",
+        ),
         (("--export_step=a", "--run_exported=b"), "give one of"),
         (
             ("--export_step=a", "--config=configs/finetune_rte.py"),
@@ -22,6 +45,37 @@ from tests.support import binaries
 )
 def test_mistakes_are_one_line(arguments, message, capsys):
     assert message in binaries.error_of(capsys, plan, *arguments)
+
+
+def test_without_a_network_the_reason_is_one_line(tmp_path, monkeypatch, capsys):
+    script = tmp_path / ".ci" / "make_venv"
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\necho 'ERROR: Could not find libtpu==0.0.51' >&2\n"
+        "echo 'The installation failed.' >&2\nexit 1\n"
+    )
+    script.chmod(0o755)
+    (tmp_path / "requirements-plan.txt").write_text("libtpu==0.0.51\n")
+    monkeypatch.setattr(binaries_lib, "ROOT", tmp_path)
+    arguments = ("--accelerator=v3-8", f"--tools={tmp_path}/tools", "--install_tools")
+    assert binaries.error_of(capsys, plan, *arguments) == (
+        "requirements-plan.txt could not be installed: "
+        "ERROR: Could not find libtpu==0.0.51"
+    )
+
+
+def test_a_plan_is_printed_and_written(tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    arguments = ("--accelerator=h100-8", "--config=configs/albert_base.py")
+    overrides = ("--set=train.compute_dtype=bfloat16", "--set=train.remat=block")
+    rest = ("--price_per_hour=2", "--utilization=0.4", f"--json={path}")
+    binaries.run(plan, *arguments, *overrides, *rest)
+    text = capsys.readouterr().out
+    found = json.loads(path.read_text())
+    assert found["rows_of_replica"] == 512
+    assert found["run"]["price"] == pytest.approx(2 * found["run"]["chip_hours"])
+    assert "8 chips, 8 replicas" in text
+    assert f"{found['run']['hours']:,.2f} hours" in text
 
 
 @pytest.mark.skipif(

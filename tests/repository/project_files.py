@@ -28,7 +28,7 @@ OPTIONAL = {
     "nncf": ("albert_tf/serving/openvino_export",),
     "onnxruntime": ("albert_tf/benchmarks/transformers_",),
     "openvino": ("albert_tf/inference/openvino_model",),
-    "jax": ("albert_tf/planning/run_exported",),
+    "jax": ("albert_tf/planning/run_exported", "albert_tf/planning/tpu_compile"),
     "jaxlib": ("albert_tf/planning/run_exported",),
     "torch": ("albert_tf/benchmarks/transformers_", "tests/interop/test_"),
     "transformers": ("albert_tf/benchmarks/transformers_", "tests/interop/test_"),
