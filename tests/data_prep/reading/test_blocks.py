@@ -367,6 +367,24 @@ def test_a_damaged_parquet_file_is_named(tmp_path, damage):
         read([path], config.TextConfig(input_format="parquet"))
 
 
+def test_flipped_bits_of_parquet_are_named_in_one_line_or_read(tmp_path):
+    """Of a dictionary, whose indices may then be out of its bounds, too."""
+    texts = [f"text {number % 9}" for number in range(99)]
+    path = write_parquet(tmp_path / "a.parquet", texts, write_page_checksum=False)
+    whole, rng, num_named = path.read_bytes(), random.Random(4), 0
+    for _ in range(400):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            read([path], config.TextConfig(input_format="parquet"))
+        except ValueError as error:
+            assert type(error) is ValueError and "\n" not in str(error)
+            assert str(error).startswith(f"{path}")
+            num_named += 1
+    assert num_named > 100
+
+
 def test_a_file_that_is_not_there_is_no_damage(tmp_path):
     for input_format in ("text", "parquet"):
         with pytest.raises(FileNotFoundError):
