@@ -42,10 +42,16 @@ def locate(path: str) -> tuple[str, str]:
     """The prefix of a TF1 checkpoint, and its folder.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is none, or the file that names it is damaged.
     """
     if files.is_folder(path):
-        prefix = tf.train.latest_checkpoint(path)
+        try:
+            prefix = tf.train.latest_checkpoint(path)
+        except ValueError as error:
+            raise ValueError(
+                f"{os.path.join(path, 'checkpoint')}, which names the newest "
+                "checkpoint, cannot be read. Copy it again, or remove it"
+            ) from error
         index = None if prefix else io.find(path, "*.index")
         prefix = prefix or (index and index.removesuffix(".index"))
         if not prefix:

@@ -167,7 +167,5 @@ def differing(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     return sorted(
         name
         for name in expected.keys() | found.keys()
-        if name not in expected
-        or name not in found
-        or expected[name] != found[name]
+        if name not in expected or name not in found or expected[name] != found[name]
     )

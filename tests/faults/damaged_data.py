@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 import zstandard
-from pyarrow import parquet
 
 from albert_tf.checkpoints import run_dir
 from albert_tf.core import config
@@ -85,21 +83,14 @@ def _texts(seed: int) -> list[str]:
 
 
 def make_texts(suffix: str, folder: pathlib.Path, seed: int) -> None:
-    """Writes a file of forty documents, compressed or as Parquet."""
-    if suffix == ".parquet":
-        table = pa.table({"text": _texts(seed)})
-        path = folder / "texts.parquet"
-        parquet.write_table(table, path, write_page_checksum=True)
-        return
+    """Writes a file of forty documents, compressed."""
     content = "\n\n".join(_texts(seed)).encode()
     (folder / f"texts.txt{suffix}").write_bytes(COMPRESS[suffix](content))
 
 
 def documents(path: pathlib.Path) -> Any:
     """All documents of a file, as data preparation reads them."""
-    text = config.TextConfig(
-        input_format="parquet" if path.suffix == ".parquet" else "text"
-    )
+    text = config.TextConfig()
     group = blocks.Group(0, (str(path),))
     found = blocks.iter_blocks(group, text, 1 << 20)
     return [blocks.parse_block(block, text) for block in found]
@@ -183,13 +174,6 @@ def _files() -> Iterator[damage.Format]:
     for suffix in COMPRESS:
         make = functools.partial(make_texts, suffix)
         yield damage.Format(f"texts{suffix}", make, _read_texts, kinds=_FLIPS)
-    yield damage.Format(
-        "Parquet",
-        functools.partial(make_texts, ".parquet"),
-        _read_texts,
-        may_differ="checksums of pages are optional, and its metadata have none",
-        kinds=_FLIPS,
-    )
     yield damage.Format("features", _make_features, _read_features, kinds=_FLIPS)
     yield damage.Format(
         "predictions", _make_predictions, _read_predictions, kinds=_FLIPS
@@ -216,11 +200,11 @@ EXPERIMENTS = (
     ),
     experiment.Experiment(
         "files-damaged",
-        "texts in gz, bz2, xz, zst and Parquet; caches of features, predictions, metrics",
+        "texts in gz, bz2, xz and zst; caches of features; predictions; metrics",
         _FAULT,
         "named, or read as before; lines of plain text may differ",
         4000,
-        160,
+        70,
         damage.harm(_files),
     ),
 )

@@ -72,7 +72,11 @@ def _formats(names: tuple[str, ...]) -> Iterator[damage.Format]:
             f"{name}: configuration", make, read, _CONFIGS[name], _PLAIN_TEXT
         )
     if "run" in names:
-        yield damage.Format("run: list of checkpoints", make, read, ("checkpoint",))
+        for name in names:
+            make, read = functools.partial(_make, name), functools.partial(_read, name)
+            yield damage.Format(
+                f"{name}: list of checkpoints", make, read, ("checkpoint",)
+            )
 
 
 EXPERIMENTS = (
@@ -82,7 +86,7 @@ EXPERIMENTS = (
         "a bit flipped, a file cut off, a page of zeros, the file of another model",
         "named, or read as before",
         700,
-        35,
+        14,
         damage.harm(lambda: _formats(("run", "tf1"))),
     ),
     experiment.Experiment(

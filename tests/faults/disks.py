@@ -177,7 +177,7 @@ def _finetune(bench: bench_lib.Bench) -> bench_lib.Command:
 def _disk_experiments() -> Iterator[experiment.Experiment]:
     makers = (
         ("prepare", "data preparation", lambda b: commands.prepare(b, 1), 12, 1),
-        ("pretrain", "pre-training", _pretrain, 12, 1),
+        ("pretrain", "pre-training", _pretrain, 12, 0),
         ("convert", "conversion of a run", lambda b: commands.convert(b, "hf"), 6, 0),
         ("finetune", "fine-tuning", _finetune, 8, 0),
         ("export", "export", lambda b: commands.export(b, "lite"), 6, 0),
@@ -240,7 +240,7 @@ EXPERIMENTS = (
         "the run directory is renamed away at a random moment",
         _THEN.format("the folder"),
         8,
-        1,
+        0,
         vanishing(_pretrain, lambda _, output: output),
     ),
     experiment.Experiment(

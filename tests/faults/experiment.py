@@ -1,4 +1,4 @@
-"""An experiment: what is disturbed, by which fault, how often, and what then happened."""
+"""An experiment: what is disturbed, by which fault, how often, and what followed."""
 
 import collections
 import dataclasses

@@ -52,7 +52,9 @@ _PIECES = strategies.one_of(
 )
 _CUTS = strategies.lists(
     strategies.tuples(
-        strategies.floats(0, 1), _PIECES, strategies.sampled_from([0, 0, 1, 2, 9, 10**6])
+        strategies.floats(0, 1),
+        _PIECES,
+        strategies.sampled_from([0, 0, 1, 2, 9, 10**6]),
     ),
     min_size=1,
     max_size=6,
@@ -91,7 +93,9 @@ def feed(
         outcome, message = experiment.NAMED, str(error)
         if type(error) is UnicodeDecodeError or "\n" in message.strip():
             fault = f"not one line: {error!r}"
-        elif len(message) - message.count(str(folder)) * len(str(folder)) > _MAX_MESSAGE:
+        elif (
+            len(message) - message.count(str(folder)) * len(str(folder)) > _MAX_MESSAGE
+        ):
             fault = f"a message of {len(message)} characters"
         elif one.names_file and str(folder) not in message:
             fault = f"does not name the file: {message}"
@@ -114,7 +118,7 @@ def feed(
 
 
 def fuzz(group: str) -> Callable[..., experiment.Tally]:
-    """Feeds each parser of a group with so many inputs, and notes the counts of each."""
+    """Feeds each parser of a group with so many inputs; notes the counts of each."""
 
     def run(bench, num_faults: int, rng: random.Random) -> experiment.Tally:
         tally = experiment.Tally()

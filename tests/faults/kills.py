@@ -106,7 +106,7 @@ EXPERIMENTS = (
         "kill -9 at a random moment, up to 5 times a run",
         _EXPECTED.format("bytes"),
         50,
-        2,
+        1,
         killed(lambda b: [commands.prepare(b, 1), commands.prepare(b, 2)], 5),
     ),
     experiment.Experiment(
@@ -115,7 +115,7 @@ EXPERIMENTS = (
         "kill -9 at a random moment, up to 10 times a run",
         _EXPECTED.format("weights, moments and rows, bitwise"),
         50,
-        2,
+        0,
         killed(lambda bench: [commands.pretrain(bench)], 10),
     ),
     experiment.Experiment(
@@ -135,7 +135,9 @@ EXPERIMENTS = (
         20,
         0,
         killed(
-            lambda b: [commands.export(b, form) for form in ("text", "encoder", "lite")],
+            lambda b: [
+                commands.export(b, form) for form in ("text", "encoder", "lite")
+            ],
             1,
         ),
     ),
@@ -145,7 +147,7 @@ EXPERIMENTS = (
         "kill -9 at a random moment, up to 2 times a run",
         _EXPECTED.format("predictions, results and rows"),
         20,
-        1,
+        0,
         killed(lambda bench: [commands.finetune(bench)], 2),
     ),
     experiment.Experiment(

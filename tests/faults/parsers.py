@@ -146,7 +146,11 @@ def _tables(_: pathlib.Path) -> list[Parser]:
         of("cola", "train.tsv", b"a\t1\t*\tThe cat sat.\na\t0\t\tSat the.\n"),
         of("sst2", "train.tsv", b"sentence\tlabel\na film\t1\nno\t0\n"),
         of("stsb", "train.tsv", b"index\tscore\nx\t1.5\n"),
-        of("conll", "train.txt", b"-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nsat V O O\n"),
+        of(
+            "conll",
+            "train.txt",
+            b"-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nsat V O O\n",
+        ),
         of("table", "train.tsv", b"text\tlabel\na\ta\nc\tb\n"),
         of("table", "train.csv", quoted),
     ]
@@ -164,7 +168,7 @@ def _binary(folder: pathlib.Path) -> list[Parser]:
             small_run.VOCAB.read_bytes(),
         )
     ]
-    for suffix in (*damaged_data.COMPRESS, ".parquet"):
+    for suffix in damaged_data.COMPRESS:
         made = folder / f"made{suffix}"
         made.mkdir(exist_ok=True)
         damaged_data.make_texts(suffix, made, 1)

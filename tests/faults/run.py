@@ -4,9 +4,9 @@ python -m tests.faults.run --results=docs/reliability/faults.json
 python -m tests.faults.run --only='*-killed,gs-*' --seed=7
 python -m tests.faults.run --short --results=FILE
 
-Results are written after each experiment, and those that are there with the same seed and
-number of faults are not run again, so that the same command resumes. The exit code is 1 if
-one failed. Needs Linux; what needs namespaces is skipped where they are forbidden.
+Results are written after each experiment, and those that are there with the same seed
+and number of faults are not run again, so that the same command resumes. The exit code
+is 1 if one failed. What needs namespaces of Linux is skipped where they are forbidden.
 """
 
 import argparse

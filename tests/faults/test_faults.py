@@ -15,7 +15,10 @@ from tests.faults import fuzz as fuzz_lib
 
 @pytest.mark.slow
 def test_in_the_short_form_nothing_is_lost(tmp_path):
-    """A few faults of each experiment that takes seconds."""
+    """A few faults of each experiment that takes seconds.
+
+    Runs of training that are killed and resumed have tests of their own.
+    """
     environment = {
         name: value for name, value in os.environ.items() if name != "TMPDIR"
     }
@@ -34,7 +37,7 @@ def test_in_the_short_form_nothing_is_lost(tmp_path):
     found = json.loads(results.read_text())
     assert {name for name, values in found.items() if values["failures"]} == set()
     wanted = {one.name for one in run.EXPERIMENTS if one.num_short}
-    assert set(found) <= wanted and len(found) > 10
+    assert set(found) <= wanted and len(found) > 8
     for values in found.values():
         counts = sum(values["outcomes"].values())
         assert counts == values["num_faults"] >= values["wanted"]

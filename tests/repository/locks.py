@@ -2,9 +2,9 @@
 
     python -m tests.repository.locks UV     # or: make locks
 
-For each requirements file that holds all of an environment there is one of its name, with
-the files for all platforms. `.ci/make_venv` gives it to pip, which installs nothing else.
-UV is the program that resolves the requirements and asks the package index.
+For each requirements file that holds all of an environment there is one of its name,
+with the files for all platforms. `.ci/make_venv` gives it to pip, which installs
+nothing else. UV is the program that resolves the requirements and asks the index.
 """
 
 import pathlib

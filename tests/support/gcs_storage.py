@@ -133,9 +133,7 @@ class Storage:
                     return self._continue(path[1], headers, body, fault == HALF)
                 if path[0] == "upload":
                     return self._begin(path[4], query, headers)
-                return self._metadata(
-                    method, path[3], path[5:], query, fault == STALE
-                )
+                return self._metadata(method, path[3], path[5:], query, fault == STALE)
         except Refused as refused:
             return refused.answer
 
