@@ -8,12 +8,14 @@
 #   REPRODUCE_ARGS=...      more flags for the paper's tables; later ones win
 #   PYTEST_ARGS='-k layers' more flags for pytest
 #   BENCH_ARGS=...          more flags for a benchmark
+#   FAULTS_ARGS=--short     more flags for the fault suite
 VENV = .venv
 PYTHON ?=
 DEMO_ARGS =
 REPRODUCE_ARGS =
 PYTEST_ARGS =
 BENCH_ARGS =
+FAULTS_ARGS =
 
 # TensorFlow's lines about CPU features and missing CUDA, some of them called errors,
 # hide what matters. Anyone who wants them exports another level.
@@ -49,6 +51,11 @@ reproduce: ## train an ablation of the paper at the smallest size
 test: ## run all tests, the slow ones too
 	@$(DEVELOPMENT)
 	$(RUN) -m tests.run_rooms $(PYTEST_ARGS)
+
+.PHONY: test-faults
+test-faults: ## kill, damage, fill disks: count what follows; resumes
+	@$(DEVELOPMENT)
+	$(RUN) -m tests.faults.run --results=docs/reliability/faults.json $(FAULTS_ARGS)
 
 .PHONY: golden-margins
 golden-margins: ## print how near the original's numbers come to their limits
@@ -101,6 +108,15 @@ docs: ## build the documentation as a site in build/site
 reference: ## write docs/reference from flags, settings and docstrings
 	@$(PRODUCT)
 	$(RUN) -m tests.repository.reference
+
+# The program that resolves requirements has an environment of its own.
+UV = uv==0.13.9
+.PHONY: locks
+locks: ## write .ci/locks, with hashes, from the requirements and the index
+	@$(PRODUCT)
+	@test -x build/locks/bin/uv || { $(RUN) -m venv build/locks && \
+	  build/locks/bin/python -m pip install -q $(UV); }
+	$(RUN) -m tests.repository.locks build/locks/bin/uv
 
 .PHONY: licences
 licences: ## list the licences of all packages that are pulled in

@@ -54,10 +54,17 @@ def locate(path: str) -> tuple[str, str]:
     """The prefix of a TF1 checkpoint, and its folder.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is none, or the file that names it is damaged.
     """
     if files.is_folder(path):
-        if prefix := tf.train.latest_checkpoint(path):
+        try:
+            prefix = tf.train.latest_checkpoint(path)
+        except ValueError as error:
+            raise ValueError(
+                f"{os.path.join(path, 'checkpoint')}, which names the newest "
+                "checkpoint, cannot be read. Copy it again, or remove it"
+            ) from error
+        if prefix:
             return prefix, path
         index = io.find(
             path, "*.index", otherwise=f", or pass its prefix, such as {path}/NAME"

@@ -118,7 +118,10 @@ def _column_of(
     group: parquet.RowGroupMetaData, field: str
 ) -> parquet.ColumnChunkMetaData:
     columns = (group.column(i) for i in range(group.num_columns))
-    return next(column for column in columns if column.path_in_schema == field)
+    found = [column for column in columns if column.path_in_schema == field]
+    if not found:
+        raise pa.ArrowInvalid("a row group lacks a column of its schema")
+    return found[0]
 
 
 class _RowCutter:

@@ -13,7 +13,7 @@ from typing import IO
 import pyarrow as pa
 import zstandard
 
-from albert_tf.core import config, files
+from albert_tf.core import config, failures, files
 from data_prep.reading import limits
 
 BUFFER_SIZE = 1 << 20
@@ -32,7 +32,7 @@ _DAMAGE_ERRORS = (
     zlib.error,
     lzma.LZMAError,
     zstandard.ZstdError,
-    pa.ArrowInvalid,
+    pa.ArrowException,  # damaged indices of a dictionary are an ArrowIndexError
 )
 
 
@@ -119,9 +119,10 @@ def naming_damage(path: str) -> Iterator[None]:
     except (*_DAMAGE_ERRORS, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # from the system: those of gzip, bz2 and Arrow have no errno
+        reason = failures.one_line(error)
         raise ValueError(
             f"{path}: the file is damaged, truncated, or not what its name or "
-            f"text.input_format says ({error}); check that setting, or copy it again"
+            f"text.input_format says ({reason}); check that setting, or copy it again"
         ) from error
 
 

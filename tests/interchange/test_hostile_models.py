@@ -200,3 +200,11 @@ def test_a_checkpoint_that_claims_more_than_it_holds_is_refused(models, tmp_path
     data = folder / "model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
     hostile_json.assert_refused(lambda: _read("tf1", folder), str(folder))
+
+
+def test_a_damaged_list_of_checkpoints_is_named(models, tmp_path):
+    folder = tmp_path / "tf1"
+    shutil.copytree(models["tf1"], folder)
+    (folder / "checkpoint").write_bytes(b'model_checkpoint_path: "model.c\xebpt"\n')
+    with pytest.raises(ValueError, match="/checkpoint, which names .* cannot be read"):
+        _read("tf1", folder)

@@ -83,14 +83,36 @@ def test_python_without_ensurepip_is_named(machine):
     assert "without its modules venv and ensurepip" in result.stderr
 
 
-def test_installs_once_with_the_constraints(machine_with_python):
+def test_installs_once_what_the_lock_lists_with_its_hashes(machine_with_python):
     first = _make_venv(machine_with_python)
     assert first.returncode == 0, first.stderr
     second = _make_venv(machine_with_python)
     assert (second.returncode, second.stderr) == (0, "")
     asked = (machine_with_python.parent / "venv/asked").read_text().splitlines()
     assert len(asked) == 1
-    assert asked[0].endswith("--constraint constraints.txt -r requirements.txt")
+    locks = project_files.ROOT / ".ci" / "locks"
+    assert asked[0].endswith(f"--require-hashes -r {locks}/requirements.txt")
+
+
+def test_without_a_lock_it_installs_with_the_constraints_and_says_so(
+    machine_with_python, tmp_path
+):
+    script = project_files.ROOT / ".ci" / "make_venv"
+    (tmp_path / "constraints.txt").write_text("")
+    (tmp_path / "requirements-torch.txt").write_text("torch==2.13.0\n")
+    result = subprocess.run(
+        ["sh", str(script), "venv", "requirements-torch.txt"],
+        cwd=tmp_path,
+        env={"PATH": str(machine_with_python)},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "has no requirements-torch.txt: the hashes of packages are not" in (
+        result.stderr
+    )
+    asked = (tmp_path / "venv" / "asked").read_text()
+    assert asked.endswith("--constraint constraints.txt -r ./requirements-torch.txt\n")
 
 
 def test_a_failed_installation_is_tried_again(machine_with_python):

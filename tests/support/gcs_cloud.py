@@ -19,9 +19,10 @@ from tests.support import gcs_server
 TIMEOUT_SECONDS = 300
 
 # As root the machine may forbid user namespaces, which nobody else can do without.
-_UNSHARE = ["unshare", "--mount", "--net"]
+UNSHARE_MOUNT = ["unshare", "--mount"]
 if os.geteuid() != 0:
-    _UNSHARE += ["--user", "--map-root-user"]
+    UNSHARE_MOUNT += ["--user", "--map-root-user"]
+_UNSHARE = [*UNSHARE_MOUNT, "--net"]
 
 
 def why_not() -> str | None:

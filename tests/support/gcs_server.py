@@ -46,11 +46,12 @@ FAULTS = (
     "slow",  # done, and answered in two halves with a pause
 )
 # And with one that brings an object's bytes:
-HALF = "half"  # the first half is kept, then 503
+HALF = gcs_storage.HALF  # the first half is kept, then 503
 # What only rules can ask for:
 # Also every other HTTP status, such as "401": refused.
 KILL = "kill"  # ends COMMAND before anything was done, as kill -9 does
 STALL = "stall"  # no answer for STALL_SECONDS
+STALE = gcs_storage.STALE  # a listing from before the last object came or went
 STALL_SECONDS = 4.0
 
 
@@ -60,7 +61,8 @@ class Faults:
     Of every 1 / `rate` requests about one meets a fault; kinds take turns, so that all
     of them occur. A rule is {"match": regular expression on "METHOD host/path?query",
     "fault": kind, "every": n, "times": m}: of the matches the n-th, 2 n-th and so on
-    meet it, m of them at most.
+    meet it, m of them at most. A rule with "seconds" is an outage: from its first match
+    on, every request meets the fault for so long.
     """
 
     def __init__(
@@ -90,6 +92,10 @@ class Faults:
 
     def _of_rules(self, request: str, is_upload: bool) -> str | None:
         for rule in self._rules:
+            if "seconds" in rule:
+                if _is_within(rule, request):
+                    return rule["fault"]
+                continue
             fits = is_upload or rule["fault"] != HALF
             if fits and rule["times"] and re.search(rule["match"], request):
                 rule["seen"] += 1
@@ -106,6 +112,13 @@ class Faults:
                 self._waiting.remove(kind)
                 return kind
         return None
+
+
+def _is_within(rule: dict, request: str) -> bool:
+    """Whether the outage of a rule has begun, perhaps now, and is not over."""
+    if "begun" not in rule and re.search(rule["match"], request):
+        rule["begun"] = time.monotonic()
+    return "begun" in rule and time.monotonic() - rule["begun"] < rule["seconds"]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -146,7 +159,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             answer = gcs_storage.Refused(int(fault), "injected").answer
         else:
             answer = self._storage.answer(
-                self.command, host, self.path, self.headers, body, fault == HALF
+                self.command, host, self.path, self.headers, body, fault
             )
         if fault == STALL:
             time.sleep(STALL_SECONDS)

@@ -16,6 +16,9 @@ from typing import Any
 
 HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 TOKEN = "of-a-test"
+# Faults that only the storage can make:
+HALF = "half"  # of an object's bytes the first half is kept, then 503
+STALE = "stale"  # a listing from before the last object came or went
 # Objects are kept in pieces of this size while an upload is cut off in the middle, as
 # Cloud Storage does with its 256 KiB.
 UPLOAD_UNIT = 256
@@ -74,6 +77,8 @@ class Storage:
     def __init__(self, page_size: int = 1000):
         self._page_size = page_size
         self._buckets: dict[str, dict[str, Object]] = {}
+        # Of each bucket, before the last object came or went.
+        self._before: dict[str, dict[str, Object]] = {}
         self._uploads: dict[str, Upload] = {}
         self._num_versions = 0
         self._lock = threading.Lock()
@@ -112,9 +117,9 @@ class Storage:
         url: str,
         headers: Any,
         body: bytes,
-        keep_half: bool,
+        fault: str | None,
     ) -> Answer:
-        """Does what a request asks for."""
+        """Does what a request asks for, with a fault of `HALF` or `STALE`, if any."""
         parts = urllib.parse.urlsplit(url)
         query = dict(urllib.parse.parse_qsl(parts.query))
         path = [urllib.parse.unquote(part) for part in parts.path.split("/")[1:]]
@@ -125,17 +130,19 @@ class Storage:
                 if host == HOSTS[1]:
                     return self._read(path[0], "/".join(path[1:]), headers["Range"])
                 if path[0] == "session":
-                    return self._continue(path[1], headers, body, keep_half)
+                    return self._continue(path[1], headers, body, fault == HALF)
                 if path[0] == "upload":
                     return self._begin(path[4], query, headers)
-                return self._metadata(method, path[3], path[5:], query)
+                return self._metadata(method, path[3], path[5:], query, fault == STALE)
         except Refused as refused:
             return refused.answer
 
-    def _metadata(self, method, bucket, rest, query) -> Answer:
+    def _metadata(self, method, bucket, rest, query, is_stale) -> Answer:
         if method == "GET" and not rest:
             self.requests["list" if query.get("fields") else "bucket"] += 1
             objects = self._bucket(bucket)
+            if is_stale:
+                objects = self._before.get(bucket, objects)
             return _json(self._page(objects, query) if query.get("fields") else {})
         if method == "GET" and len(rest) == 1:
             self.requests["stat"] += 1
@@ -143,6 +150,7 @@ class Storage:
         if method == "DELETE" and len(rest) == 1:
             self.requests["delete"] += 1
             self._object(bucket, rest[0])
+            self._before[bucket] = dict(self._bucket(bucket))
             del self._bucket(bucket)[rest[0]]
             return Answer()
         if method == "POST" and rest[1:3] == ["rewriteTo", "b"]:
@@ -234,6 +242,8 @@ class Storage:
 
     def _put(self, bucket: str, name: str, data: bytes) -> None:
         self._num_versions += 1
+        if name not in self._bucket(bucket):
+            self._before[bucket] = dict(self._bucket(bucket))
         self._bucket(bucket)[name] = Object(data, self._num_versions)
 
 

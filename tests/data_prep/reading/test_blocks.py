@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from albert_tf.core import config, files
 from data_prep.reading import blocks as blocks_lib
-from data_prep.reading import formats, input_files, streams
+from data_prep.reading import formats, input_files, parquet_chunks, streams
 
 COMPRESS = {
     "": bytes,
@@ -365,6 +365,35 @@ def test_a_damaged_parquet_file_is_named(tmp_path, damage):
     path.write_bytes({"cut": whole[:-9], "empty": b"", "other": b"text\n" * 9}[damage])
     with pytest.raises(ValueError, match=r"a.parquet: .*damaged.*copy it again"):
         read([path], config.TextConfig(input_format="parquet"))
+
+
+def test_a_row_group_without_a_column_of_the_schema_is_damage(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", ["some text"])
+    group = parquet.read_metadata(path).row_group(0)
+    with pytest.raises(pa.ArrowInvalid, match="lacks a column"):
+        parquet_chunks._column_of(group, "other")
+
+
+def test_flipped_bits_of_parquet_are_named_in_one_line_or_read(tmp_path):
+    """Of a dictionary, whose indices may then be out of its bounds, too.
+
+    Not of the metadata at its end: there pyarrow may end the process itself.
+    """
+    texts = [f"text {number % 9}" for number in range(99)]
+    path = write_parquet(tmp_path / "a.parquet", texts, write_page_checksum=False)
+    whole, rng, num_named = path.read_bytes(), random.Random(4), 0
+    end = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for _ in range(400):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(end)] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            read([path], config.TextConfig(input_format="parquet"))
+        except ValueError as error:
+            assert type(error) is ValueError and "\n" not in str(error)
+            assert str(error).startswith(f"{path}")
+            num_named += 1
+    assert num_named > 30
 
 
 def test_a_file_that_is_not_there_is_no_damage(tmp_path):

@@ -1,0 +1,198 @@
+"""Damaged and hostile input for every parser: a value or one clear line, in bounds."""
+
+import contextlib
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable
+
+import hypothesis
+import tensorflow as tf
+from hypothesis import strategies
+
+from tests.faults import experiment, parsers
+from tests.support import hostile_json
+
+# What one input may take.
+MAX_SECONDS = 10.0
+MAX_BYTES = 512 << 20
+_MAX_MESSAGE = 600
+# A parser may say with them that the input is wrong; all others are its faults.
+_REFUSALS = (ValueError, OSError, tf.errors.OpError)
+_NUM_LONG, _NUM_SHORT = 10_000, 20
+
+# Each cut replaces some bytes, at a share of the length, by others.
+_PIECES = strategies.one_of(
+    strategies.binary(max_size=6),
+    strategies.sampled_from(
+        [
+            b"[" * 300,
+            b"{" * 300,
+            b"<" * 300,
+            b"9" * 400,
+            b"-1",
+            b"1e999",
+            b"NaN",
+            b"\0" * 64,
+            b"\xff" * 64,
+            b"\n" * 64,
+            b"\t",
+            b'"',
+            b"'" * 20,
+            b"{{{{[[[[",
+            b"<ref>" * 40,
+            b"&#x110000;",
+            b"\\ud800",
+            "\u00df\ufdfa\U0001f600".encode(),
+        ]
+    ),
+)
+_CUTS = strategies.lists(
+    strategies.tuples(
+        strategies.floats(0, 1),
+        _PIECES,
+        strategies.sampled_from([0, 0, 1, 2, 9, 10**6]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+class HangError(BaseException):
+    """A parser took longer than it may; nothing in it catches this."""
+
+
+def _hang(*_: object) -> None:
+    raise HangError
+
+
+def apply(content: bytes, cuts: list[tuple[float, bytes, int]]) -> bytes:
+    """The content with pieces dropped and inserted."""
+    for place, inserted, num_dropped in cuts:
+        start = int(place * len(content))
+        content = content[:start] + inserted + content[start + num_dropped :]
+    return content
+
+
+def feed(
+    one: parsers.Parser, folder: pathlib.Path, content: bytes, tally: experiment.Tally
+) -> None:
+    """Gives a parser an input, and counts what it makes of it."""
+    tally.num_runs += 1
+    tally.num_faults += 1
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
+    outcome, fault = experiment.UNHARMED, ""
+    try:
+        one.read(folder, content)
+    except _REFUSALS as error:
+        outcome, message = experiment.NAMED, str(error)
+        if type(error) is UnicodeDecodeError or "\n" in message.strip():
+            fault = f"not one line: {error!r}"
+        elif (
+            len(message) - message.count(str(folder)) * len(str(folder)) > _MAX_MESSAGE
+        ):
+            fault = f"a message of {len(message)} characters"
+        elif one.names_file and str(folder) not in message:
+            fault = f"does not name the file: {message}"
+    except HangError:
+        fault = "no answer"
+    except Exception as error:  # noqa: BLE001  (any other is a fault of the parser)
+        fault = f"{type(error).__name__}: {error}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    seconds = time.monotonic() - started
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) << 10
+    if not fault and seconds > MAX_SECONDS:
+        fault = f"{seconds:.1f} s"
+    if not fault and grown > MAX_BYTES:
+        fault = f"{grown >> 20} MiB more memory"
+    if fault:
+        tally.fail(f"{one.name}: {fault[:400]}; input {content[:200]!r}")
+    else:
+        tally.add(outcome)
+
+
+def fuzz(group: str) -> Callable[..., experiment.Tally]:
+    """Feeds each parser of a group with so many inputs; notes the counts of each."""
+
+    def run(bench, num_faults: int, rng: random.Random) -> experiment.Tally:
+        tally = experiment.Tally()
+        for one in parsers.GROUPS[group](bench.new_path("valid")):
+            found = run_parser(one, bench.new_path("fuzz"), num_faults, rng)
+            tally.num_runs += found.num_runs
+            tally.num_faults += found.num_faults
+            tally.outcomes += found.outcomes
+            tally.failures += found.failures
+            counts = ", ".join(f"{n} {name}" for name, n in found.outcomes.items())
+            tally.notes.append(f"{one.name}: {counts}")
+            print(f"  {tally.notes[-1]}", flush=True)
+        return tally
+
+    return run
+
+
+def run_parser(one, folder, num_inputs: int, rng: random.Random) -> experiment.Tally:
+    """Feeds a parser with hostile and with drawn inputs.
+
+    Args:
+      one: the parser.
+      folder: for its files; is made.
+      num_inputs: how many.
+      rng: draws the seed of hypothesis.
+    """
+    tally = experiment.Tally()
+    folder.mkdir(parents=True)
+    before = signal.signal(signal.SIGALRM, _hang)
+    try:
+        # Its imports are no part of an input's time. Some need files beside this one.
+        with contextlib.suppress(*_REFUSALS):
+            one.read(folder, one.valid)
+        for content in list(hostile_json.CONTENTS.values())[: num_inputs // 2]:
+            feed(one, folder, content, tally)
+
+        @hypothesis.seed(rng.randrange(2**32))
+        @hypothesis.settings(
+            max_examples=num_inputs - tally.num_faults,
+            database=None,
+            deadline=None,
+            # What fails is counted, and does not stop the others.
+            phases=[hypothesis.Phase.generate],
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(_CUTS)
+        def feed_drawn(cuts):
+            feed(one, folder, apply(one.valid, cuts), tally)
+
+        feed_drawn()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        shutil.rmtree(folder, ignore_errors=True)
+    # Of faults of one kind a few say enough.
+    tally.failures = tally.failures[:20]
+    return tally
+
+
+EXPERIMENTS = tuple(
+    experiment.Experiment(
+        f"fuzz-{group}",
+        f"{subject}, each parser",
+        "bytes replaced, inserted and dropped; content that was made to break parsers",
+        f"a value, or one line that names the file; within {MAX_SECONDS:.0f} s and "
+        f"{MAX_BYTES >> 20} MiB",
+        _NUM_LONG,
+        _NUM_SHORT,
+        fuzz(group),
+    )
+    for group, subject in (
+        ("json", "readers of JSON, and requests of the server"),
+        ("texts", "formats of texts, and wikitext"),
+        ("tables", "tables of tasks"),
+        ("binary", "vocabularies, compressed texts, records, weights, caches"),
+        ("commands", "values of --set, locks, JSON by itself"),
+    )
+)
