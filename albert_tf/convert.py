@@ -129,7 +129,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         )
         lines = conversion.convert(str(source), str(target), options, card)
     print("\n".join(lines))
-    name, _, folder = target.partition(":")
+    name, folder = target
     if name == formats.NATIVE:
         flag = f"--model_dir={folder}"
         print(cli.next_command("albert_tf.export", flag, "--output_dir=saved_model"))
