@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
+from albert_tf.checkpoints import run_dir as run_files
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, task_config
 from albert_tf.data import schema
@@ -56,6 +57,7 @@ def read(
             f"or albert_tf.convert wrote; there is no {config_path}"
         )
     config = config_io.read(config_path)
+    run_files.check_vocab(folder)
     vocab = io.read_vocab(
         os.path.join(folder, schema.VOCAB_FILE), config.model.vocab_size
     )
