@@ -462,8 +462,9 @@ def test_gradients_of_tables_cross_replicas_dense(kind):
     model = _on_tpu(kind).model
     variables = [tuple(variable.shape) for variable in model.trainable_variables]
     assert (4000, 10) in variables
-    # The weight of the loss, the gradients, then four sums and `stop`.
-    assert shapes == [(), *variables, (5,)]
+    # The weights of the losses, of which there is one here, the gradients, then four
+    # sums and `stop`.
+    assert shapes == [(1,), *variables, (5,)]
 
 
 # Elsewhere the iterator is made before the graph.
