@@ -14,8 +14,9 @@ ENV PATH=/opt/venv/bin:$PATH
 COPY constraints.txt requirements.txt requirements-tpu.txt ./
 
 FROM python AS packages-cpu
+COPY .ci/locks/requirements.txt .ci/locks/
 RUN python -m pip install --no-cache-dir --disable-pip-version-check \
-    --constraint constraints.txt -r requirements.txt
+    --require-hashes -r .ci/locks/requirements.txt
 
 FROM python AS packages-gpu
 # The extra brings CUDA and cuDNN; the pin stays that of requirements.txt.

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from tests.repository import project_files
 
-_FLAGS_RULE = "only binaries, flags.py and core/cli.py define and read flags"
+_READ_FLAGS = ("/flags.py", "core/cli.py", "core/command_line.py")
+_FLAGS_RULE = "only binaries, flags.py and two files of core define and read flags"
 # The Python API: it names what is public, and imports it when it is used.
 PUBLIC_NAMES = "albert_tf/__init__.py"
 DEVICES = "albert_tf/devices/"
@@ -99,7 +100,7 @@ def _expression_rules(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _may_define_flags(path: str) -> bool:
-    return is_binary(path) or path.endswith(("/flags.py", "core/cli.py"))
+    return is_binary(path) or path.endswith(_READ_FLAGS)
 
 
 def _device_named(path: str, name: str) -> str | None:

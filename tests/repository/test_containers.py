@@ -102,7 +102,8 @@ def _copied(name: str) -> set[str]:
 
 
 def test_the_training_image_has_what_submit_sends_to_machines():
-    assert _copied("training") == set(source.PRODUCT)
+    lock = ".ci/locks/requirements.txt"
+    assert _copied("training") == {*source.PRODUCT, lock}
     assert set(_values("training", "WORKDIR")) == {jobset.CODE_DIR}
 
 
@@ -120,9 +121,9 @@ def test_only_what_is_copied_is_sent_to_the_builder():
 
 def test_the_training_image_installs_as_make_and_submit_do():
     cpu, gpu, tpu = _pip_arguments("training")
-    assert cpu == "--constraint constraints.txt -r requirements.txt"
+    assert cpu == "--require-hashes -r .ci/locks/requirements.txt"
     assert (
-        "--constraint constraints.txt $arguments"
+        "folder=$locks arguments=--require-hashes"
         in (ROOT / ".ci" / "make_venv").read_text()
     )
     assert gpu == host_scripts.GPU_PACKAGES.arguments

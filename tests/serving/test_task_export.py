@@ -132,7 +132,7 @@ def test_predict_finds_the_signature_and_prints_readable_answers(saved_models, c
 
 
 def test_predict_streams_files_in_batches(saved_models, tmp_path, capsys):
-    path = tmp_path / "lines.tsv"
+    path = tmp_path / "lines.txt"
     texts = [f"number {n}" for n in range(7)]
     path.write_text("\n\n".join(texts) + "\r\n", encoding="utf-8")
     arguments = asked(saved_models, "classification", f"--input={path}", "--json")
@@ -167,7 +167,7 @@ def test_predict_reads_standard_input_and_mixed_numbers_of_options(
 
 def test_predict_gives_places_in_the_context(saved_models, tmp_path, capsys):
     context = "The  caf\u0065\u0301 by the lake"
-    path = tmp_path / "lines.tsv"
+    path = tmp_path / "lines.txt"
     path.write_text(f"What?\t{context}\n", encoding="utf-8")
     binaries.run(predict, *asked(saved_models, "span", f"--input={path}", "--json"))
     (answer,) = answers(capsys)
@@ -193,7 +193,7 @@ def test_predict_gives_places_in_the_context(saved_models, tmp_path, capsys):
 def test_predict_names_what_it_cannot_answer(
     saved_models, tmp_path, capsys, kind, content, arguments, message
 ):
-    path = tmp_path / "lines.tsv"
+    path = tmp_path / "lines.txt"
     path.write_bytes(content)
     error = binaries.error_of(
         capsys, predict, *asked(saved_models, kind, f"--input={path}", *arguments)
