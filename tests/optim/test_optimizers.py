@@ -298,7 +298,7 @@ def test_only_matrices_are_decayed_in_the_model():
         ),
         seed=1,
     )
-    adam = optimizers.create(config.OptimizerConfig(), 4000)
+    adam = optimizers.create(config.Config().optimizer, 4000)
     adam.build(model.trainable_variables)
     decayed = [v for v in model.trainable_variables if not adam.is_excluded(v)]
     assert {v.shape.rank for v in decayed} == {2}
