@@ -13,6 +13,7 @@ import tensorflow as tf
 from albert_tf.core import config, config_io, locks, strict_json
 from albert_tf.data import schema
 from albert_tf.interchange import (
+    hugging_face_files,
     hugging_face_weights,
     keras_hub_files,
     tf1_weights,
@@ -268,7 +269,7 @@ def _of_weights(folder: pathlib.Path) -> list[Parser]:
         Parser(
             "safetensors",
             _within("a.safetensors", lambda path: hugging_face_weights.read([path])),
-            (folder / hugging_face_weights.WEIGHTS_FILE).read_bytes(),
+            (folder / hugging_face_files.WEIGHTS).read_bytes(),
         ),
         Parser(
             "HDF5",
