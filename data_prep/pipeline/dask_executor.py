@@ -52,6 +52,9 @@ class DaskExecutor:
             ) from error
         self._key = f"data_prep-{uuid.uuid4()}"
         self._last_seen = time.monotonic()
+        # By the names that the scheduler has for them.
+        self._in_flight: dict[str, concurrent.futures.Future] = {}
+        self._unknown: set[str] = set()
         self._executor = self._client.get_executor(pure=False, retries=0)
         try:
             self._client.wait_for_workers(1, PATIENCE_SECONDS)
@@ -97,7 +100,11 @@ class DaskExecutor:
 
     def submit(self, task: worker_pool.Task) -> concurrent.futures.Future:
         """Sends a task to a worker."""
-        return self._executor.submit(_do, self._key, self._send(_Sent(task)))
+        name = f"{self._key}-{uuid.uuid4()}"
+        sent = self._send(_Sent(task))
+        future = self._executor.submit(_do, self._key, sent, key=name)
+        self._in_flight[name] = future
+        return future
 
     def _send(self, sent: "_Sent") -> distributed.Future:
         """Sends data to a worker; to another one if that ends meanwhile."""
@@ -121,12 +128,32 @@ class DaskExecutor:
         )
 
     def check(self) -> None:
-        """Raises an OSError if scheduler or workers have been lost for a while."""
+        """Raises an OSError if scheduler or workers have been lost for a while.
+
+        Cancels tasks that the scheduler does not know any more: if a worker ends while
+        data is sent to it, the task that needs it may be forgotten without a word.
+        """
         now, is_connected = time.monotonic(), self._client.status == "running"
         if is_connected and self._client.scheduler_info(n_workers=-1)["workers"]:
             self._last_seen = now
+            self._cancel_forgotten()
         elif now - self._last_seen > PATIENCE_SECONDS:
             raise OSError(_no_worker() if is_connected else _LOST)
+
+    def _cancel_forgotten(self) -> None:
+        self._in_flight = {
+            name: future
+            for name, future in self._in_flight.items()
+            if not future.done()
+        }
+        states = self._client.sync(
+            self._client.scheduler.get_task_status, keys=list(self._in_flight)
+        )
+        unknown = {name for name, state in states.items() if state is None}
+        # Those that have just been submitted may not have reached the scheduler.
+        for name in unknown & self._unknown:
+            self._in_flight[name].cancel()
+        self._unknown = unknown
 
     def close(self, is_failed: bool) -> None:
         """Disconnects; the cluster keeps running."""

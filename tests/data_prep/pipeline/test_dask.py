@@ -1,5 +1,6 @@
 """Data preparation by a Dask cluster of separate processes on this machine."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,7 +15,13 @@ import pytest
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
-from data_prep.pipeline import block_processor, dask_executor, local_run, program
+from data_prep.pipeline import (
+    block_processor,
+    dask_executor,
+    local_run,
+    program,
+    worker_pool,
+)
 from data_prep.reading import blocks as blocks_lib
 from tests.support import small_run
 
@@ -123,6 +130,34 @@ def test_a_worker_that_is_killed_is_replaced(
         time.sleep(0.1)
     assert workers[0].pid not in (before[0], None)
     assert workers[1].pid == before[1]
+
+
+def test_a_task_that_the_scheduler_forgets_is_done_again(
+    corpus, tmp_path, cluster, monkeypatch
+):
+    _run(corpus, tmp_path / "here")
+    monkeypatch.setattr(worker_pool, "_CHECK_SECONDS", 0.2)
+    submit, submitted = dask_executor.DaskExecutor.submit, []
+
+    def submit_and_forget(self, task):
+        before = set(self._in_flight)
+        future = submit(self, task)
+        submitted.append(task[0])
+        if len(submitted) == 5:
+            (name,) = set(self._in_flight) - before
+            client = self._client
+            client.sync(_forget, cluster.scheduler, name, client.id)
+        return future
+
+    monkeypatch.setattr(dask_executor.DaskExecutor, "submit", submit_and_forget)
+    _run(corpus, tmp_path / "there", cluster.scheduler_address)
+    assert _contents(tmp_path / "there") == _contents(tmp_path / "here")
+
+
+async def _forget(scheduler, name, client):
+    while name not in scheduler.tasks:
+        await asyncio.sleep(0.01)
+    scheduler.client_releases_keys(keys=[name], client=client)
 
 
 # Kills itself when the first group of files is done.
