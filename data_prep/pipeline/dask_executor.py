@@ -146,8 +146,10 @@ class DaskExecutor:
             for name, future in self._in_flight.items()
             if not future.done()
         }
+        connection = self._client.scheduler
+        assert connection is not None  # it is connected
         states = self._client.sync(
-            self._client.scheduler.get_task_status, keys=list(self._in_flight)
+            connection.get_task_status, keys=list(self._in_flight)
         )
         unknown = {name for name, state in states.items() if state is None}
         # Those that have just been submitted may not have reached the scheduler.
