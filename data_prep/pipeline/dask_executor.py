@@ -24,6 +24,7 @@ from data_prep.pipeline import program, worker, worker_pool
 # So long is waited for a worker, at the start and when all are lost.
 PATIENCE_SECONDS = 60.0
 _RETRY_SECONDS = 0.2
+_ANSWER_SECONDS = 5.0
 
 
 class DaskExecutor:
@@ -136,7 +137,9 @@ class DaskExecutor:
         now, is_connected = time.monotonic(), self._client.status == "running"
         if is_connected and self._client.scheduler_info(n_workers=-1)["workers"]:
             self._last_seen = now
-            self._cancel_forgotten()
+            # A scheduler that is lost is seen when `check` is called again.
+            with contextlib.suppress(OSError):
+                self._cancel_forgotten()
         elif now - self._last_seen > PATIENCE_SECONDS:
             raise OSError(_no_worker() if is_connected else _LOST)
 
@@ -149,7 +152,9 @@ class DaskExecutor:
         connection = self._client.scheduler
         assert connection is not None  # it is connected
         states = self._client.sync(
-            connection.get_task_status, keys=list(self._in_flight)
+            connection.get_task_status,
+            keys=list(self._in_flight),
+            callback_timeout=_ANSWER_SECONDS,
         )
         unknown = {name for name, state in states.items() if state is None}
         # Those that have just been submitted may not have reached the scheduler.
