@@ -131,19 +131,19 @@ class DaskExecutor:
     def check(self) -> None:
         """Raises an OSError if scheduler or workers have been lost for a while.
 
-        Cancels tasks that the scheduler does not know any more: if a worker ends while
-        data is sent to it, the task that needs it may be forgotten without a word.
+        Ends tasks as lost that the scheduler does not know any more: if a worker ends
+        while data is sent to it, the task that needs it may be forgotten without a word.
         """
         now, is_connected = time.monotonic(), self._client.status == "running"
         if is_connected and self._client.scheduler_info(n_workers=-1)["workers"]:
             self._last_seen = now
             # A scheduler that is lost is seen when `check` is called again.
             with contextlib.suppress(OSError):
-                self._cancel_forgotten()
+                self._end_forgotten()
         elif now - self._last_seen > PATIENCE_SECONDS:
             raise OSError(_no_worker() if is_connected else _LOST)
 
-    def _cancel_forgotten(self) -> None:
+    def _end_forgotten(self) -> None:
         self._in_flight = {
             name: future
             for name, future in self._in_flight.items()
@@ -159,7 +159,9 @@ class DaskExecutor:
         unknown = {name for name, state in states.items() if state is None}
         # Those that have just been submitted may not have reached the scheduler.
         for name in unknown & self._unknown:
-            self._in_flight[name].cancel()
+            # Not its `cancel`, of which those who wait for it would not be told.
+            with contextlib.suppress(concurrent.futures.InvalidStateError):
+                self._in_flight[name].set_exception(concurrent.futures.CancelledError())
         self._unknown = unknown
 
     def close(self, is_failed: bool) -> None:
