@@ -132,7 +132,7 @@ class DaskExecutor:
         """Raises an OSError if scheduler or workers have been lost for a while.
 
         Ends tasks as lost that the scheduler does not know any more: if a worker ends
-        while data is sent to it, the task that needs it may be forgotten without a word.
+        while data is sent to it, the task that needs it may be forgotten silently.
         """
         now, is_connected = time.monotonic(), self._client.status == "running"
         if is_connected and self._client.scheduler_info(n_workers=-1)["workers"]:
