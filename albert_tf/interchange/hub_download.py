@@ -142,4 +142,4 @@ def _named_errors(name: str, revision: str) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         raise ValueError(
             f"{hub} does not give {name}: {failures.one_line(error)}"
-        ) from (error)
+        ) from error

@@ -37,6 +37,7 @@ class Run(NamedTuple):
       config: its configuration.
       rows: of metrics.jsonl, by step.
       scores: by label.
+      data: what is known of the data that it was scored on; empty if nothing is.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Run(NamedTuple):
     config: config_lib.Config
     rows: Sequence[Mapping[str, Any]]
     scores: Mapping[str, Score]
+    data: Mapping[str, Any]
 
 
 def write(output_dir: str, model_dirs: Sequence[str], is_finetuning: bool) -> str:
@@ -67,7 +69,8 @@ def write(output_dir: str, model_dirs: Sequence[str], is_finetuning: bool) -> st
     validation.require(
         len(tasks) == 1, "runs side by side must have one task", ", ".join(tasks)
     )
-    has_same_data = is_finetuning or _have_same_records(model_dirs)
+    first = runs[0].data
+    has_same_data = bool(first) and all(run.data == first for run in runs)
     differing, common = split_settings([config_io.to_dict(run.config) for run in runs])
     values = {
         "names": names,
@@ -135,7 +138,8 @@ def _read_pretraining(model_dir: str, name: str) -> Run:
         value = found["overall"]["accuracy"]
         scores[f"{title}, {found['num_pairs']:,} pairs"] = Score(value, f"{value:.1%}")
     config = config_io.read(config_path)
-    return Run(name, html.describe_run(model_dir), config, rows, scores)
+    identity = html.describe_run(model_dir)
+    return Run(name, identity, config, rows, scores, _heldout_records(model_dir))
 
 
 def _read_finetuning(model_dir: str, name: str) -> Run:
@@ -157,7 +161,10 @@ def _read_finetuning(model_dir: str, name: str) -> Run:
             label = f"{finetuning_charts.metric_label(metric)}, {split}"
             scores[label] = Score(value, text, not is_share)
     rows = sorted(run.rows, key=lambda row: row["step"])
-    return Run(name, html.describe_run(best_dir), run.config, rows, scores)
+    num_examples = run.results.get("num_examples", {})
+    data = {split: num_examples.get(split) for split in found}
+    identity = html.describe_run(best_dir)
+    return Run(name, identity, run.config, rows, scores, data)
 
 
 def _score_text(metric: str, value: float) -> str:
@@ -168,18 +175,12 @@ def _having(rows, split: str, metric: str) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["split"] == split and metric in row]
 
 
-def _have_same_records(model_dirs: Sequence[str]) -> bool:
-    """Returns whether the held-out records and vocabularies are known to be equal."""
-    found = []
-    for model_dir in model_dirs:
-        manifests = run_dir.read_manifests(model_dir)
-        found.append(
-            {
-                name: (one.get("vocab_sha256"), one.get("splits", {}).get("heldout"))
-                for name, one in manifests.items()
-            }
-        )
-    return bool(found[0]) and all(one == found[0] for one in found)
+def _heldout_records(model_dir: str) -> dict[str, Any]:
+    """Returns vocabulary and held-out records of a run by the name of the records."""
+    return {
+        name: (one.get("vocab_sha256"), one.get("splits", {}).get("heldout"))
+        for name, one in run_dir.read_manifests(model_dir).items()
+    }
 
 
 # ---- Tables ----

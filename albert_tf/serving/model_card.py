@@ -71,6 +71,7 @@ class Card:
       settings: labels and values.
       scores: of the weights, before they were exported or converted.
       usage: commands or code, by their language.
+      architecture: the hubs' tag of it.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Card:
     settings: Sequence[tuple[str, str]] = ()
     scores: Sequence[Score] = ()
     usage: Sequence[tuple[str, str]] = ()
+    architecture: str = "albert"
 
 
 def check_license(license_name: str) -> None:
@@ -128,7 +130,7 @@ def _metadata(card: Card) -> dict[str, Any]:
         "license": card.license,
         "library_name": card.library,
         "pipeline_tag": tag,
-        "tags": ["albert", tag],
+        "tags": [card.architecture, tag],
     }
     if card.scores:
         # The Hub's data sheet wants each metric once.

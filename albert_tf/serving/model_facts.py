@@ -77,6 +77,7 @@ def card_of_run(
             settings=_settings(config, step),
             scores=scores,
             usage=usage(form, kind, hf_class),
+            architecture=architecture(config.model),
         )
     )
 
@@ -131,6 +132,7 @@ def writer(
                     data=["Not known to the conversion: see the card of the source."],
                     settings=_sizes(model.config),
                     usage=usage(target_format, kind, hf_class),
+                    architecture=architecture(model.config),
                 )
             )
         files.write_bytes(os.path.join(folder, model_card.FILE), text.encode())
@@ -153,11 +155,18 @@ def _hf_class(folder: str) -> str:
 def summary(model: config_lib.ModelConfig) -> str:
     """Returns a sentence on an architecture."""
     parameters = costs.count_parameters(model).encoder
+    name = {"albert": "An ALBERT", "bert": "A BERT"}[architecture(model)]
     return (
-        f"An ALBERT encoder of {model.num_layers} layers with hidden size "
+        f"{name} encoder of {model.num_layers} layers with hidden size "
         f"{model.hidden_size:,} and a vocabulary of {model.vocab_size:,} pieces: "
         f"{parameters:,} parameters."
     )
+
+
+def architecture(model: config_lib.ModelConfig) -> str:
+    """Returns "bert" for a model that shares and factorizes nothing, else "albert"."""
+    is_bert = model.sharing == "none" and model.embedding_size == model.hidden_size
+    return "bert" if is_bert else "albert"
 
 
 def _sizes(model: config_lib.ModelConfig) -> list[tuple[str, str]]:

@@ -87,9 +87,9 @@ def test_runs_of_other_records_are_not_ranked(tmp_path, monkeypatch):
     assert "are not comparable" in _text(tmp_path / "out" / "index.html")
 
 
-def _finetuning(folder, task, accuracy, loss):
+def _finetuning(folder, task, accuracy, loss, **changes):
     results = sample_runs.results(
-        task, scores={"dev": {"accuracy": accuracy, "loss": loss}}
+        task, scores={"dev": {"accuracy": accuracy, "loss": loss}}, **changes
     )
     rows = sample_runs.rows("accuracy", (0.5, accuracy))
     sample_runs.write(folder, task, results, [], rows)
@@ -109,6 +109,21 @@ def test_scores_and_curves_of_fine_tunings(tmp_path, monkeypatch):
     assert "<td>62.5</td>" in page and "<strong>75.0</strong>" in page
     # Of a loss the lower one is better.
     assert "<strong>0.5</strong>" in page and "<td>0.625</td>" in page
+
+
+def test_fine_tunings_with_other_examples_are_not_ranked(tmp_path, monkeypatch):
+    _drawn(monkeypatch)
+    one = _finetuning(tmp_path / "one", "mrpc", 0.625, 0.5)
+    fewer = {"train": 3668, "dev": 204}
+    two = _finetuning(tmp_path / "two", "mrpc", 0.75, 0.625, num_examples=fewer)
+    comparison_report.write(str(tmp_path / "out"), [str(one), str(two)], True)
+    assert "<strong>" not in (tmp_path / "out" / "index.html").read_text()
+    assert "are not comparable" in _text(tmp_path / "out" / "index.html")
+    # Those of training may differ.
+    less = {"train": 1000, "dev": 408}
+    two = _finetuning(tmp_path / "less", "mrpc", 0.75, 0.625, num_examples=less)
+    comparison_report.write(str(tmp_path / "out"), [str(one), str(two)], True)
+    assert "<strong>75.0</strong>" in (tmp_path / "out" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(

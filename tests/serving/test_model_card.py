@@ -127,6 +127,23 @@ def test_scores_of_averaged_weights_are_not_those_of_the_trained_ones(tmp_path):
         assert ("model-index" in _metadata(text)) == has_scores
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ("albert", "An ALBERT encoder of 12 layers")),
+        ({"sharing": "none"}, ("albert", "An ALBERT encoder of 12 layers")),
+        (
+            {"sharing": "none", "embedding_size": 768},
+            ("bert", "A BERT encoder of 12 layers"),
+        ),
+    ],
+)
+def test_a_model_that_shares_and_factorizes_nothing_is_called_bert(changes, expected):
+    model = config_lib.ModelConfig(**changes)
+    assert model_facts.architecture(model) == expected[0]
+    assert model_facts.summary(model).startswith(expected[1])
+
+
 def test_what_a_run_is_called_is_text_and_not_markup():
     card = model_card.Card("a|b <i>\n# c: d", "", "albert_tf", "S.", "M.")
     text = model_card.render(card)
