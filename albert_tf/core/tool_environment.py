@@ -7,10 +7,31 @@ import sys
 
 from albert_tf.core import binaries
 
+# The installed package has the files of a clone that users need, here.
+_INSTALLED = pathlib.Path(__file__).resolve().parents[1] / "environments"
+
 
 def python_of(folder: pathlib.Path) -> pathlib.Path:
     """Returns the path of an environment's interpreter, whether it is there or not."""
     return folder / "venv" / "bin" / "python"
+
+
+def pins_of(requirements: str) -> pathlib.Path:
+    """Returns the path of a file of pins, in a clone or in the installed package.
+
+    Args:
+      requirements: its name.
+
+    Raises:
+      ValueError: there is none: the package has not all of those of a clone.
+    """
+    for path in (binaries.ROOT / requirements, _INSTALLED / requirements):
+        if path.exists():
+            return path
+    raise ValueError(
+        f"{requirements} can be installed in a clone of the project only; there is no "
+        f"{binaries.ROOT / requirements}"
+    )
 
 
 def make(folder: pathlib.Path, requirements: str) -> str:
@@ -18,23 +39,20 @@ def make(folder: pathlib.Path, requirements: str) -> str:
 
     Args:
       folder: where it is; made if it does not exist.
-      requirements: name of the file in a clone that pins all its packages.
+      requirements: name of the file that pins all its packages.
 
     Raises:
       ValueError: it cannot be made, such as without a network.
     """
-    script = binaries.ROOT / ".ci" / "make_venv"
-    if not script.exists():
-        raise ValueError(
-            f"{requirements} can be installed in a clone of the project only; there is "
-            f"no {script}"
-        )
+    pins = pins_of(requirements)
+    is_clone = pins.parent == binaries.ROOT
+    script = (binaries.ROOT / ".ci" if is_clone else _INSTALLED) / "make_venv"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / requirements).write_bytes((binaries.ROOT / requirements).read_bytes())
+    (folder / requirements).write_bytes(pins.read_bytes())
     # The file pins everything; the repository's constraints are for other packages.
     (folder / "constraints.txt").write_bytes(b"")
     done = subprocess.run(
-        [str(script), "venv", requirements],
+        ["sh", str(script), "venv", requirements],
         cwd=folder,
         env=os.environ | {"PYTHON": sys.executable},
         stdout=subprocess.DEVNULL,

@@ -15,8 +15,8 @@ import subprocess
 import tempfile
 from typing import Any
 
-from albert_tf.core import binaries, config_io, files, strict_json, tool_environment
 from albert_tf.core import config as config_lib
+from albert_tf.core import config_io, files, strict_json, tool_environment
 from albert_tf.devices import chip_table
 from albert_tf.planning import hlo_traffic
 
@@ -61,8 +61,7 @@ class CompiledStep:
     needed_bytes: at the peak.
     available_bytes: of the replica's memory; 0 if the compiler did not say.
     flops: of all operations, also elementwise ones.
-    operand_bytes: of operands and results of all instructions, in any memory.
-    hbm_bytes: those of them in HBM.
+    hbm_bytes: of operands and results in HBM of all instructions.
     """
 
     program: str
@@ -72,7 +71,6 @@ class CompiledStep:
     needed_bytes: int
     available_bytes: int = 0
     flops: float = 0.0
-    operand_bytes: float = 0.0
     hbm_bytes: int = 0
 
     @property
@@ -144,7 +142,7 @@ class StepCompiler:
         return strict_json.as_type(values, str(of_recipe), CompiledStep)
 
     def _target(self, chip: chip_table.Chip, num_replicas: int) -> tuple[str, ...]:
-        pins = (binaries.ROOT / REQUIREMENTS).read_text()
+        pins = tool_environment.pins_of(REQUIREMENTS).read_text()
         target = (chip.topology, chip.chip_config, f"{num_replicas} replicas")
         return (*target, pins, _COMPILER.read_text())
 
@@ -217,7 +215,6 @@ def _as_step(
     return CompiledStep(
         *(digest, num_replicas, seconds, memory, memory.total),
         flops=values["flops"],
-        operand_bytes=values["bytes"],
         hbm_bytes=values["hbm_bytes"],
     )
 

@@ -62,9 +62,9 @@ def compile_program(
 
     Returns:
       `device_kind`, `num_cores` of a device, `seconds`, and either `memory` (bytes of
-      `arguments`, `outputs`, `aliased`, `temporaries` and `code`), `flops`, and `bytes`
-      of all operands and results; or `needed_bytes` and `available_bytes` if it does
-      not fit; or `error`, a line. Without a program the text is empty.
+      `arguments`, `outputs`, `aliased`, `temporaries` and `code`) and `flops`; or
+      `needed_bytes` and `available_bytes` if it does not fit; or `error`, a line.
+      Without a program the text is empty.
     """
     with mlir.make_ir_context() as context:
         context.allow_unregistered_dialects = True
@@ -103,7 +103,6 @@ def compile_program(
             "code": memory.generated_code_size_in_bytes,
         },
         "flops": cost["flops"],
-        "bytes": cost["bytes accessed"],
     }
     return found, executable.hlo_modules()[0].to_string()
 

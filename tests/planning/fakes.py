@@ -30,5 +30,5 @@ class LinearCompiler:
         return compiled_step.CompiledStep(
             *("f00d", num_replicas, 1.0),
             compiled_step.Memory(GIB, GIB, GIB, needed - GIB, 0),
-            *(needed, 0, 1e12 * num_rows, 4e9 * num_rows, 2 * 10**9 * num_rows),
+            *(needed, 0, 1e12 * num_rows, 2 * 10**9 * num_rows),
         )

@@ -37,7 +37,7 @@ def test_the_tables_in_the_docs_are_those_of_the_file(name, show):
 def test_a_published_run_is_beside_the_roofline_of_its_slice():
     memory = compiled_step.Memory(1, 1, 1, 1, 0)
     # 16 rows; 123 TFLOP a core take 2 s, and half of the cores half of the rows.
-    step = compiled_step.CompiledStep("", 8, 1.0, memory, 1, 0, 123e12, 0.0, 45 * 10**9)
+    step = compiled_step.CompiledStep("", 8, 1.0, memory, 1, 0, 123e12, 45 * 10**9)
     point = size_table.Point(16, step)
     line = size_table.Line("albert_xxlarge", 512, "v3-512", "block", (point,))
     unknown = size_table.Line("bert_large", 512, "v3-512", "none")

@@ -91,7 +91,10 @@ def test_the_wheel_has_the_product_and_nothing_else(wheel):
     recipes = {
         f"albert_tf/recipes/{path.name}" for path in (ROOT / "configs").glob("*.py")
     }
-    assert {name for name in names if not name.startswith(folder)} == ours | recipes
+    environment = {"make_venv", "requirements-plan.txt", "locks/requirements-plan.txt"}
+    environment = {f"albert_tf/environments/{name}" for name in environment}
+    found = {name for name in names if not name.startswith(folder)}
+    assert found == ours | recipes | environment
     assert wheel.stat().st_size < 2e6
 
 
@@ -147,3 +150,28 @@ def test_the_installed_recipes_are_those_of_the_project(installed, tmp_path):
     assert folder == str(installed / "albert_tf" / "recipes")
     ours = (ROOT / "configs").glob("[!_]*.py")
     assert names == sorted(path.stem for path in ours)
+
+
+@pytest.mark.slow
+def test_the_installed_package_makes_the_environment_of_the_tpu_compiler(
+    installed, tmp_path
+):
+    pins = (ROOT / "requirements-plan.txt").read_bytes()
+    # It is there already, so nothing is downloaded.
+    python = tmp_path / "tools" / "venv" / "bin" / "python"
+    subprocess.run(
+        [sys.executable, "-m", "venv", python.parents[1], "--without-pip"], check=True
+    )
+    site = next((python.parents[1] / "lib").glob("python3*")) / "site-packages"
+    (site / "pip.py").write_text("")
+    (python.parents[1] / "installed-requirements-plan.txt").write_bytes(pins)
+    code = (
+        "import pathlib; from albert_tf.core import tool_environment as made; "
+        f"print(made.make(pathlib.Path({str(tmp_path / 'tools')!r}), "
+        "'requirements-plan.txt')); "
+        "made.make(pathlib.Path('other'), 'requirements-bench-torch.txt')"
+    )
+    done = _run(installed, tmp_path, sys.executable, "-c", code)
+    assert done.stdout.strip() == str(python), done.stderr
+    assert (tmp_path / "tools" / "requirements-plan.txt").read_bytes() == pins
+    assert "can be installed in a clone of the project only" in done.stderr
