@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_tf.checkpoints import run_vocab
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
@@ -84,6 +85,7 @@ def load_tokenizer(path: str) -> tokenizer_lib.Tokenizer:
     extra = os.path.join(path, saved_model_dir.EXTRA)
     folder = extra if saved_model_dir.is_saved_model(path) else path
     config = config_io.read(os.path.join(folder, schema.CONFIG_FILE))
+    run_vocab.check(folder)
     return tokenizer_lib.Tokenizer.from_file(
         os.path.join(folder, schema.VOCAB_FILE), config.data.lower_case
     )

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert_tf.checkpoints import checkpoint_files, checkpointer, warm_start
+from albert_tf.checkpoints import checkpoint_files, checkpointer, run_vocab, warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.core import files
 from albert_tf.data import schema
@@ -24,6 +24,7 @@ _VALUE = "VARIABLE_VALUE"
 _RUN_FILES = (
     schema.CONFIG_FILE,
     schema.VOCAB_FILE,
+    run_vocab.SUM_FILE,
     schema.MANIFEST_FILE,
     schema.MANIFESTS_FILE,
     "task.json",

@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -27,6 +28,7 @@ _SETTINGS = {
     "train.compute_dtype=float16",
 }
 _NAME = checkpoint_files.NAME
+_PREFIX = re.compile(r".*-(\d{1,18})", re.DOTALL)
 
 
 class Checkpointer:
@@ -402,7 +404,8 @@ def _named_newest(model_dir: str) -> tuple[str | None, str]:
         state = tf.train.get_checkpoint_state(model_dir)
     except ValueError:  # it is empty
         state = None
-    if state is None:
+    # A damaged one may name anything.
+    if state is None or not _PREFIX.fullmatch(state.model_checkpoint_path):
         return None, f"{path}, which names the newest checkpoint, cannot be read"
     return state.model_checkpoint_path, ""
 
@@ -450,8 +453,18 @@ def is_unreachable(error: Exception) -> bool:
 
 
 def step_of(path: str) -> int:
-    """Returns the step of a checkpoint, the end of its prefix."""
-    return int(path.rpartition("-")[2])
+    """Returns the step of a checkpoint, the end of its prefix.
+
+    Raises:
+      ValueError: the prefix does not end in one.
+    """
+    match = _PREFIX.fullmatch(path)
+    if match is None:
+        raise ValueError(
+            "the prefix of a checkpoint must end in its step, as in "
+            f"RUN/model.ckpt-500; received {path}"
+        )
+    return int(match[1])
 
 
 def best_path(model_dir: str) -> str | None:

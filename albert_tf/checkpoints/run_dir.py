@@ -98,24 +98,6 @@ def read_manifests(folder: str) -> dict[str, dict[str, Any]]:
     return manifests
 
 
-def check_vocab(folder: str) -> None:
-    """Checks the vocabulary of a run against the manifests of its records, if any.
-
-    Raises:
-      ValueError: it is damaged, or that of another run.
-    """
-    path = os.path.join(folder, schema.VOCAB_FILE)
-    manifests = read_manifests(folder)
-    known = {one["vocab_sha256"] for one in manifests.values() if "vocab_sha256" in one}
-    if not known or not files.exists(path):
-        return
-    if hashlib.sha256(files.read_bytes(path)).hexdigest() not in known:
-        raise ValueError(
-            f"{path} is damaged or of another run: its SHA-256 is not the one in the "
-            "manifest beside it. Copy it again from the run or from its records"
-        )
-
-
 def check_unused(model_dir: str) -> None:
     """Raises ValueError if a directory without config.json has checkpoints.
 

@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpointer, run_dir, warm_start
+from albert_tf.checkpoints import checkpointer, run_vocab, warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
@@ -63,7 +63,7 @@ def read_pretrained_run(
     config = config_io.read(config_path)
     if config.task.name and path != init_checkpoint:
         path = checkpointer.best_path(os.path.dirname(path)) or path
-    run_dir.check_vocab(os.path.dirname(found[schema.VOCAB_FILE]))
+    run_vocab.check(os.path.dirname(found[schema.VOCAB_FILE]))
     vocab = files.read_bytes(found[schema.VOCAB_FILE])
     return PretrainedRun(path, config, vocab, weights)
 

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.checkpoints import run_dir as pretraining_run_dir
+from albert_tf.checkpoints import run_vocab
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, short_repr, strict_json
 from albert_tf.data import schema
@@ -169,7 +170,7 @@ def write(
     }
     try:
         files.make_folder(model_dir)
-        files.write_bytes(os.path.join(model_dir, schema.VOCAB_FILE), vocab)
+        run_vocab.write(model_dir, vocab)
         _write_task(model_dir, described)
         # Last: if it exists, so do the others.
         files.write_bytes(
@@ -195,8 +196,10 @@ def _write_task(model_dir: str, described: Mapping[str, Any]) -> None:
 def copy(model_dir: str, folder: str) -> None:
     """Creates a directory for more results of a run, with the files of `write`."""
     files.make_folder(folder)
-    for name in (schema.VOCAB_FILE, TASK_FILE, schema.CONFIG_FILE):
-        files.copy(os.path.join(model_dir, name), os.path.join(folder, name))
+    names = (schema.VOCAB_FILE, run_vocab.SUM_FILE, TASK_FILE, schema.CONFIG_FILE)
+    for name in names:
+        if files.exists(source := os.path.join(model_dir, name)):
+            files.copy(source, os.path.join(folder, name))
 
 
 def read_task(model_dir: str) -> dict[str, Any]:
@@ -275,6 +278,7 @@ def read(model_dir: str) -> FineTunedRun:
     """
     described = read_task(model_dir)
     config = config_io.read(os.path.join(model_dir, schema.CONFIG_FILE))
+    run_vocab.check(model_dir)
     tokenizer = tokenizer_lib.Tokenizer.from_file(
         os.path.join(model_dir, schema.VOCAB_FILE), config.data.lower_case
     )

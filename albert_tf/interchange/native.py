@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
-from albert_tf.checkpoints import run_dir as run_files
+from albert_tf.checkpoints import run_vocab
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, task_config
 from albert_tf.data import schema
@@ -57,7 +57,7 @@ def read(
             f"or albert_tf.convert wrote; there is no {config_path}"
         )
     config = config_io.read(config_path)
-    run_files.check_vocab(folder)
+    run_vocab.check(folder)
     vocab = io.read_vocab(
         os.path.join(folder, schema.VOCAB_FILE), config.model.vocab_size
     )
@@ -170,7 +170,7 @@ def _write_pretraining(
         )
     else:
         parts |= _training_state(network, model.moments, model.step, config)
-    files.write_bytes(os.path.join(folder, schema.VOCAB_FILE), model.vocab_for("a run"))
+    run_vocab.write(folder, model.vocab_for("a run"))
     _save(folder, parts, model.step)
     files.write_bytes(
         os.path.join(folder, schema.CONFIG_FILE), config_io.to_json(config).encode()

@@ -6,8 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpointer
-from albert_tf.checkpoints import run_dir as run_files
+from albert_tf.checkpoints import checkpointer, run_vocab
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
@@ -174,7 +173,7 @@ def read_run(
             f"albert_tf.finetune wrote; there is no {config_path}"
         )
     config = config_io.read(config_path)
-    run_files.check_vocab(model_dir)
+    run_vocab.check(model_dir)
     tokenizer = tokenizer_lib.Tokenizer.from_file(
         os.path.join(model_dir, schema.VOCAB_FILE), config.data.lower_case
     )

@@ -170,6 +170,9 @@ LOSSES = {
     "is missing": lambda path: path.unlink(),
     "cannot be read": lambda path: path.write_bytes(b"\0damaged"),
     "cannot be read (empty)": lambda path: path.write_bytes(b""),
+    "cannot be read (another name)": lambda path: path.write_text(
+        path.read_text().replace("ckpt-100", "ckptm100")
+    ),
 }
 
 
@@ -183,7 +186,7 @@ def test_without_the_list_of_checkpoints_the_newest_whole_one_is_restored(
     (tmp_path / "model.ckpt-300.index").write_bytes(b"a part of a copy")
     line = (
         f"{tmp_path}/checkpoint, which names the newest checkpoint, "
-        f"{loss.removesuffix(' (empty)')}: resuming from the newest whole checkpoint"
+        f"{loss.partition(' (')[0]}: resuming from the newest whole checkpoint"
     )
     assert _restored(tmp_path) == (100, 100.0, [line])
     # The next save writes the list again, with all that are kept.
@@ -492,3 +495,10 @@ def test_a_copy_becomes_the_newest_checkpoint_when_its_files_are_copied(tmp_path
     assert (again.value.numpy() == 20.0).all()
     assert restored.best == {"step": 10, "metric": 1.5}
     assert _kept(tmp_path / "run") == [10, 20]
+
+
+@pytest.mark.parametrize("path", ["run/model.ckptm0", "run/model.ckpt-", "-1x"])
+def test_a_prefix_without_a_step_is_named(path):
+    assert checkpointer.step_of("run-1/model.ckpt-500") == 500
+    with pytest.raises(ValueError, match=f"must end in its step, .* received {path}"):
+        checkpointer.step_of(path)

@@ -36,11 +36,6 @@ def published(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture
-def lead_to(monkeypatch, tmp_path):
-    return lambda address: published_models.lead_to(address, monkeypatch, tmp_path)
-
-
-@pytest.fixture
 def of_authors(published, lead_to):
     paths = sorted(published.iterdir())
     members = [_member(f"albert_base/{p.name}", p.read_bytes()) for p in paths]

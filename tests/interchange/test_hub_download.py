@@ -33,11 +33,6 @@ def published(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture
-def lead_to(monkeypatch, tmp_path):
-    return lambda address: published_models.lead_to(address, monkeypatch, tmp_path)
-
-
-@pytest.fixture
 def on_the_hub(published, lead_to):
     """A server with the model, beside files that are not fetched."""
     (published / "pytorch_model.bin").write_bytes(b"a pickle")

@@ -18,11 +18,6 @@ def published(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture
-def lead_to(monkeypatch, tmp_path):
-    return lambda address: published_models.lead_to(address, monkeypatch, tmp_path)
-
-
-@pytest.fixture
 def on_kaggle(published, lead_to):
     (published / "notes.txt").write_text("not of the preset")
     with weight_server.running() as server:

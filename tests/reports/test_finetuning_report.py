@@ -174,7 +174,7 @@ def test_same_run_gives_the_same_bytes(mrpc_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "chosen_on, words",
+    "selected_on, words",
     [
         ("", "No split selected the checkpoint: it is the last one."),
         (
@@ -192,11 +192,11 @@ def test_same_run_gives_the_same_bytes(mrpc_folder, tmp_path):
         ("selection", "The split selection selected the checkpoint."),
     ],
 )
-def test_page_says_what_selected_the_checkpoint(tmp_path, chosen_on, words):
+def test_page_says_what_selected_the_checkpoint(tmp_path, selected_on, words):
     scores = {"dev_matched": {"accuracy": 0.5}, "dev_mismatched": {"accuracy": 0.25}}
-    page = _run(tmp_path / "run", "mnli", [], chosen_on=chosen_on, scores=scores)
+    page = _run(tmp_path / "run", "mnli", [], selected_on=selected_on, scores=scores)
     assert words in page.text
-    assert ("upper bound" in page.text) == (chosen_on == "dev_matched")
+    assert ("upper bound" in page.text) == (selected_on == "dev_matched")
     assert "This run, dev_matched 50.0 This run, dev_mismatched 25.0" in page.text
 
 

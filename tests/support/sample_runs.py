@@ -182,7 +182,7 @@ def results(task: str, **values: Any) -> dict[str, Any]:
         "num_steps": 800,
         "best_step": 600,
         "best_metric": "accuracy",
-        "chosen_on": "dev",
+        "selected_on": "dev",
         "num_examples": {"train": 3668, "dev": 408},
         "left_out": [],
         "scores": {"dev": {"accuracy": 0.6}},

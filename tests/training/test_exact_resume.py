@@ -55,8 +55,9 @@ def _train(data_dir, model_dir):
     pretraining.train(small_run.small_config(*SETTINGS), str(data_dir), str(model_dir))
 
 
+# `make test-faults` kills runs at fifty moments.
 @pytest.mark.slow
-def test_a_run_killed_at_twenty_random_moments_ends_in_the_same_bytes(
+def test_a_run_killed_at_eight_random_moments_ends_in_the_same_bytes(
     data_dir, whole, tmp_path
 ):
     rng = random.Random(20)
@@ -68,7 +69,7 @@ def test_a_run_killed_at_twenty_random_moments_ends_in_the_same_bytes(
         )
         process.start()
         try:
-            if num_killed < 20:
+            if num_killed < 8:
                 # From its start on, and more often while it trains and saves.
                 if attempt % 4:
                     processes.wait_for_step(model_dir, steps[-1] + 35 if steps else 0)
@@ -84,7 +85,7 @@ def test_a_run_killed_at_twenty_random_moments_ends_in_the_same_bytes(
             break
         assert process.exitcode == -signal.SIGKILL
         steps.append(processes.newest_step(model_dir))
-    assert num_killed == 20 and len(set(steps)) > 10, steps
+    assert num_killed == 8 and len(set(steps)) > 4, steps
     _assert_bitwise_equal(whole, model_dir)
 
 
