@@ -230,8 +230,6 @@ def read_results_file(model_dir: str) -> dict[str, Any]:
     if not files.exists(path):
         return {}
     results = strict_json.load(path, lenient=True)
-    if isinstance(results, dict) and "chosen_on" in results:  # of earlier versions
-        results["selected_on"] = results.pop("chosen_on")
     _require_names(path, results, (*_RESULT_RULES, "scores"))
     rules = {**_RESULT_RULES, "calibration": _NUMBERS, "majority": _NUMBERS}
     _check_values(path, results, rules)
