@@ -3,8 +3,8 @@
 Call as `python -m tests.run_rooms PYTEST_ARGS...`; paths among the arguments select
 files. TensorFlow keeps what it compiled until its process ends: one process for all
 tests grows to 7 GB. The processes are forks of a server that has imported TensorFlow
-and computed nothing, so that each starts at once. The longest run first. The exit code
-is 1 if any test failed.
+and computed nothing, so that each starts at once. The longest run first. The slowest tests
+are listed at the end. The exit code is 1 if any test failed.
 """
 
 import concurrent.futures
@@ -56,6 +56,9 @@ _PRELOADED = (
 )
 _NO_TESTS = 5  # pytest's exit code if no test was selected
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|warnings?)\b")
+_DURATIONS = ("--durations=10", "--durations-min=5")
+_DURATION = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(\S.*)$", re.MULTILINE)
+_NUM_SLOWEST = 40
 
 
 def units(selected: list[str]) -> dict[str, list[str]]:
@@ -117,6 +120,7 @@ def main() -> int:
     lock = threading.Lock()
     totals: dict[str, int] = {}
     failed = []
+    durations: list[tuple[float, str]] = []
     started = time.monotonic()
 
     def run(unit: tuple[str, list[str]]) -> None:
@@ -124,12 +128,20 @@ def main() -> int:
         begun = time.monotonic()
         temporary = folder / name.replace("/", "-")
         output = temporary.with_suffix(".log")
-        arguments = ["--color=no", f"--basetemp={temporary}", *options, *files]
+        arguments = [
+            "--color=no",
+            f"--basetemp={temporary}",
+            *_DURATIONS,
+            *options,
+            *files,
+        ]
         process = context.Process(target=_run_pytest, args=(arguments, str(output)))
         process.start()
         process.join()
         text = output.read_text(errors="replace") if output.exists() else ""
         with lock:
+            for seconds, test in _DURATION.findall(text):
+                durations.append((float(seconds), test))
             for line in text.rstrip().splitlines()[-2:]:
                 for count, word in _COUNT.findall(line):
                     word = word.rstrip("s") if word != "skipped" else word
@@ -138,13 +150,16 @@ def main() -> int:
                 shutil.rmtree(temporary, ignore_errors=True)
             else:
                 failed.append(f"tests/{name}: exit code {process.exitcode}")
-            seconds = time.monotonic() - begun
-            print(f"{text}tests/{name}: {seconds:.0f} s\n", flush=True)
+            whole = time.monotonic() - begun
+            print(f"{text}tests/{name}: {whole:.0f} s\n", flush=True)
 
     # One more than cores: some tests wait for pauses, leases and other processes.
     num_processes = len(os.sched_getaffinity(0)) + 1
     with concurrent.futures.ThreadPoolExecutor(num_processes) as pool:
         list(pool.map(run, units(paths).items()))
+    print("The slowest tests:")
+    for seconds, test in sorted(durations, reverse=True)[:_NUM_SLOWEST]:
+        print(f"{seconds:7.1f} s {test}")
     found = ", ".join(f"{count} {word}" for word, count in sorted(totals.items()))
     print(f"{found} in {time.monotonic() - started:.0f} s")
     if failed:
