@@ -5,9 +5,9 @@ python -m albert_tf.average_checkpoints --model_dir=RUN --steps=8000,9000,10000 
     --output_dir=AVERAGE
 
 AVERAGE is accepted wherever the weights of a run are read: by albert_tf.export,
-albert_tf.finetune, albert_tf.convert, and as --init_checkpoint. It has no optimizer, so
-that it is not resumed. A run keeps its last train.keep_checkpoints checkpoints, and the
-best one, which is among them or earlier.
+albert_tf.finetune, albert_tf.convert, albert_tf.probe, and as --init_checkpoint. It has
+no optimizer, so that it is not resumed. A run keeps its last train.keep_checkpoints
+checkpoints, and the best one, which is among them or earlier.
 """
 
 from collections.abc import Sequence

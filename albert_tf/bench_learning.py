@@ -85,10 +85,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         if blimp_dir and not files.is_folder(blimp_dir):
             raise ValueError(f"--blimp_dir: there is no directory {blimp_dir}")
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
-        from albert_tf.benchmarks import learning_curves, rounds
+        from albert_tf.benchmarks import learning_curves, learning_runs, rounds
 
         print(f"{os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}")
-        options = learning_curves.Options(
+        options = learning_runs.Options(
             data_dir=os.path.abspath(flag_values.data_dir),
             output_dir=output_dir,
             minutes=tuple(minutes),

@@ -24,6 +24,7 @@ from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, config_io
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
+from albert_tf.finetuning import sweep
 from albert_tf.training import flags as flags_lib
 
 
@@ -83,11 +84,12 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 f"configs/finetune_mrpc.py; received {flag_values.config!r}, whose "
                 "task.name is empty"
             )
+        tried = flag_values.sweep and sweep.parse(flag_values.sweep, config)
         profile_steps = flags_lib.profile_steps(flag_values)
         flags_lib.refuse_second_run(flag_values)
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
-        from albert_tf.finetuning import finetuning, results_writer, sweep
+        from albert_tf.finetuning import finetuning, results_writer
 
         flags_lib.split_cpu(flag_values)
         model_dir = flag_values.model_dir
@@ -114,9 +116,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             )
 
         with flags_lib.exiting_early():
-            if flag_values.sweep:
-                tried = sweep.parse(flag_values.sweep, config)
-                config = sweep.choose(tried, config, model_dir, fine_tune)
+            if tried:
+                config = sweep.choose(
+                    *(tried, config, model_dir),
+                    *(fine_tune, results_writer.format_metric),
+                )
             results = fine_tune(config, model_dir, flag_values.seeds)
     lines = results_writer.summary_lines(results)
     command = cli.next_command(

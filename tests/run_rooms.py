@@ -3,8 +3,8 @@
 Call as `python -m tests.run_rooms PYTEST_ARGS...`; paths among the arguments select
 files. TensorFlow keeps what it compiled until its process ends: one process for all
 tests grows to 7 GB. The processes are forks of a server that has imported TensorFlow
-and computed nothing, so that each starts at once. The longest run first. The slowest tests
-are listed at the end. The exit code is 1 if any test failed.
+and computed nothing, so that each starts at once. The longest run first. The slowest
+tests are listed at the end. The exit code is 1 if any test failed.
 """
 
 import concurrent.futures

@@ -1,4 +1,7 @@
-"""A setting of fine-tuning, chosen by a run with each of some values."""
+"""A setting of fine-tuning, chosen by a run with each of some values.
+
+Without TensorFlow: a malformed one is refused at once.
+"""
 
 import dataclasses
 import os
@@ -8,13 +11,14 @@ from typing import Any
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
-from albert_tf.finetuning import results_writer
 
 SWEEP_FILE = "sweep.json"
 _FOLDER = "sweep"
 
 # Fine-tunes in a directory, and returns the content of results.json.
 FineTune = Callable[[config_lib.Config, str], Mapping[str, Any]]
+# Formats a metric by its name and value.
+FormatMetric = Callable[[str, float], str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +52,11 @@ def parse(text: str, config: config_lib.Config) -> Sweep:
 
 
 def choose(
-    sweep: Sweep, config: config_lib.Config, model_dir: str, fine_tune: FineTune
+    sweep: Sweep,
+    config: config_lib.Config,
+    model_dir: str,
+    fine_tune: FineTune,
+    format_metric: FormatMetric,
 ) -> config_lib.Config:
     """Returns a recipe with the value whose run has the best score.
 
@@ -60,6 +68,7 @@ def choose(
       config: the recipe.
       model_dir: gets a directory for each value in `sweep`.
       fine_tune: runs one seed, or continues its run.
+      format_metric: for the line.
 
     Raises:
       ValueError: no split selects.
@@ -82,8 +91,7 @@ def choose(
     path = os.path.join(model_dir, SWEEP_FILE)
     files.write_json(path, {**found, "scores": scores, "best": best})
     shown = [
-        f"{value}: {results_writer.format_metric(metric, score)}"
-        for value, score in scores.items()
+        f"{value}: {format_metric(metric, score)}" for value, score in scores.items()
     ]
     print(f"{sweep.key}={best} has the best {metric} on {split} ({', '.join(shown)})")
     return _with_value(config, sweep, best)

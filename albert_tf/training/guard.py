@@ -1,11 +1,14 @@
-"""Judges by a run's held-out losses whether it learns.
+"""Judges by a run's losses whether it learns.
 
 A verdict follows from the rows of metrics.jsonl, the configuration and the manifest
 alone, so a run that resumes reaches the verdicts of one that was not interrupted, and
 so does its report.
 """
 
+import bisect
 import dataclasses
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +34,8 @@ CLIMB_EVALUATIONS = 3
 JUMP = 0.5
 
 Rows = Sequence[Mapping[str, Any]]
+# Step and loss, in nats, of each evaluation.
+Losses = Sequence[tuple[int, float]]
 
 
 class NoProgressError(Exception):
@@ -102,37 +107,57 @@ def find_alarm(
     if entropy is None:
         return None
     # Losses of another stage are of other sequences.
+    of_stage = [row for row in rows if row.get("stage") == rows[-1].get("stage")]
     held_out = [
         (row["step"], row["mlm_loss"])
-        for row in rows
-        if row["split"] == schema.HELDOUT
-        and "mlm_loss" in row
-        and row.get("stage") == rows[-1].get("stage")
+        for row in of_stage
+        if row["split"] == schema.HELDOUT and "mlm_loss" in row
     ]
     # A branch begins with a model that has not seen these records, if they are others.
     begun = max(first_step, rows[0]["step"]) if rows else first_step
-    kinds = _judge(held_out, entropy - MARGIN, judged_from(config, begun))
-    if not kinds or not kinds[-1]:
-        return None
-    # Back to where the last evaluation's kind begins.
-    place = len(kinds) - 1
-    while place and kinds[place - 1] == kinds[-1]:
-        place -= 1
-    step = held_out[place][0]
-    until_then = held_out[: place + 1]
-    if kinds[-1] == "stuck":
-        return Alarm(step, _stuck(until_then, config, manifest, begun))
-    rows = [row for row in rows if row["step"] <= step]
-    return Alarm(step, _climbing(until_then, rows, config, manifest, begun))
+    judged: list[tuple[str, Losses, float]] = [
+        ("held-out", held_out, judged_from(config, begun))
+    ]
+    if config.train.ema_decay:
+        # The average may still improve while the weights that are trained get worse.
+        judged.append(("training", _training_losses(of_stage, held_out), math.inf))
+    for name, losses, first in judged:
+        kinds = _judge(losses, entropy - MARGIN, first)
+        if not kinds or not kinds[-1]:
+            continue
+        # Back to where the last evaluation's kind begins.
+        place = len(kinds) - 1
+        while place and kinds[place - 1] == kinds[-1]:
+            place -= 1
+        step = losses[place][0]
+        until_then = losses[: place + 1]
+        if kinds[-1] == "stuck":
+            return Alarm(step, _stuck(until_then, config, manifest, begun))
+        rows = [row for row in rows if row["step"] <= step]
+        return Alarm(step, _climbing(name, until_then, rows, config, manifest, begun))
+    return None
 
 
-def _judge(
-    held_out: Sequence[tuple[int, float]], learnt: float, first: int
-) -> list[str]:
+def _training_losses(rows: Rows, held_out: Losses) -> Losses:
+    """Returns the mean training loss before each evaluation, since the one before."""
+    steps = [step for step, _ in held_out]
+    losses: list[list[float]] = [[] for _ in steps]
+    for row in rows:
+        place = bisect.bisect_left(steps, row["step"])
+        if row["split"] == schema.TRAIN and "mlm_loss" in row and place < len(steps):
+            losses[place].append(row["mlm_loss"])
+    return [
+        (step, statistics.fmean(of_step))
+        for step, of_step in zip(steps, losses, strict=True)
+        if of_step
+    ]
+
+
+def _judge(losses: Losses, learnt: float, first: float) -> list[str]:
     """Judges each evaluation.
 
     Args:
-      held_out: step and loss of each.
+      losses: step and loss of each.
       learnt: the greatest loss of a model that uses context.
       first: the first step at which the loss is judged.
 
@@ -140,9 +165,9 @@ def _judge(
       For each evaluation "stuck", "climbing" or "".
     """
     kinds, best = [], float("inf")
-    for place, (step, loss) in enumerate(held_out):
+    for place, (step, loss) in enumerate(losses):
         best = min(best, loss)
-        recent = [loss for _, loss in held_out[: place + 1][-CLIMB_EVALUATIONS:]]
+        recent = [loss for _, loss in losses[: place + 1][-CLIMB_EVALUATIONS:]]
         is_slow = len(recent) == CLIMB_EVALUATIONS and min(recent) >= best + CLIMB
         kind = ""
         if loss >= best + JUMP or (is_slow and best <= learnt):
@@ -154,7 +179,7 @@ def _judge(
 
 
 def _stuck(
-    held_out: Sequence[tuple[int, float]],
+    held_out: Losses,
     config: config_lib.Config,
     manifest: schema.Manifest,
     begun: int,
@@ -171,16 +196,17 @@ def _stuck(
 
 
 def _climbing(
-    held_out: Sequence[tuple[int, float]],
+    name: str,
+    losses: Losses,
     rows: Rows,
     config: config_lib.Config,
     manifest: schema.Manifest,
     begun: int,
 ) -> str:
-    step, loss = held_out[-1]
-    best_step, best = min(held_out, key=lambda one: one[1])
+    step, loss = losses[-1]
+    best_step, best = min(losses, key=lambda one: one[1])
     found = causes.of_climbing_loss(rows, config, manifest, step, begun)
     return (
-        f"step {step}: no progress: the held-out MLM loss climbs, to {loss:.3f} from "
+        f"step {step}: no progress: the {name} MLM loss climbs, to {loss:.3f} from "
         f"{best:.3f} at step {best_step}. {causes.describe(found)}"
     )

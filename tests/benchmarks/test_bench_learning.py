@@ -9,7 +9,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import bench_learning
-from albert_tf.benchmarks import batch_files, learning_curves, rounds, turns
+from albert_tf.benchmarks import (
+    batch_files,
+    learning_curves,
+    learning_runs,
+    rounds,
+    turns,
+)
 from albert_tf.data import input_pipeline
 from albert_tf.data import manifest as manifest_lib
 from tests.support import binaries, small_run
@@ -177,7 +183,7 @@ def test_models_of_the_minutes_are_probed(monkeypatch, tmp_path):
             (out / "results.json").write_text(text)
 
     monkeypatch.setattr(learning_curves.binaries, "run_module", run_module)
-    options = learning_curves.Options(
+    options = learning_runs.Options(
         "records", str(tmp_path), (1.0, 2.0), (1e-3,), 1.0, 1.0, "blimp", 7
     )
     at_minutes = {
@@ -186,7 +192,8 @@ def test_models_of_the_minutes_are_probed(monkeypatch, tmp_path):
         "transformers": [{"path": "theirs/step-5", "step": 5}, None, None],
     }
     results = {"minutes": [1, 2, 3], "at_minutes": at_minutes}
-    learning_curves._probe(results, options)
+    config = small_run.small_config("data.max_seq_length=20")
+    learning_curves._probe(results, config, options)
     accuracies = {
         name: [one and one["accuracy"] for one in of_minutes]
         for name, of_minutes in results["blimp"].items()
@@ -203,6 +210,11 @@ def test_models_of_the_minutes_are_probed(monkeypatch, tmp_path):
     ]
     assert "--model=ours/model.ckpt-9" in calls[0]
     assert "--pairs_per_paradigm=7" in calls[0]
+    # Both on the pairs that fit the training's sequences, in one precision.
+    assert "--set=data.max_seq_length=20" in calls[1]
+    assert (
+        "--compute_dtype=float32" in calls[0] and "--compute_dtype=float32" in calls[2]
+    )
     assert "--from=hf:theirs/step-5" in calls[1]
     assert "--vocab_model=records/vocab.model" in calls[1]
     assert calls[2][1].removeprefix("--model=") == calls[1][2].removeprefix("--to=run:")

@@ -23,7 +23,7 @@ def test_the_time_of_blimp_follows_from_its_rows(monkeypatch):
     assert rows[1] == ["float32", "64", "62", "1,117", "2.0", "10.0", "4.0"]
 
 
-def test_the_rows_are_those_of_blimp():
+def test_the_table_of_lengths_has_the_sums_that_docs_name():
     """134,000 sentences of 13 tokens have 1.7 million rows, few of them equal."""
     rows = probe_benchmark.BLIMP_ROWS
     assert min(rows) == 5 and max(rows) == 48

@@ -119,6 +119,15 @@ WRONG_VALUE = [
     ("albert_tf.bench_paper_speed", ("--megabits=0",), "must be numbers from 1 on"),
     ("albert_tf.reproduce", (_NEW, "--table=3"), "must be all or some of embedding_s"),
     ("albert_tf.reproduce", (_NEW, "--table=added_data"), "needs another text"),
+    (
+        "albert_tf.finetune",
+        (
+            *("--config=configs/finetune_cola.py", "--model_dir={new}"),
+            *("--init_checkpoint={run}", "--data_dir={dir}"),
+            "--sweep=optimizer.learning_rate=1e-4",
+        ),
+        "a setting and two values or more",
+    ),
     ("albert_tf.predict", (_MODEL, "--output=a.csv"), "must end in .parquet or .npz"),
     ("albert_tf.predict", (_MODEL, "--output=a.npz"), "must be encode; received None"),
     ("albert_tf.predict", (_MODEL, "--input={file}", "a"), "either --input or texts"),

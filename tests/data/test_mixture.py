@@ -12,15 +12,11 @@ from albert_tf.data import mixture
         ([1.0], [0]),
         ([2.5, 2.5], [0, 1]),
         ([3.0, 1.0], [0, 0, 1, 0]),
-        ([0.5, 0.2, 0.3], [0, 2, 0, 1, 2, 0, 0, 2, 1, 0]),
+        ([0.5, 0.2, 0.3], [0, 2, 1, 0, 0, 2, 0, 1, 2, 0]),
     ],
 )
 def test_sources_take_turns_that_are_spread_evenly(weights, pattern):
-    found = mixture.Mixture(weights).pattern
-    assert np.bincount(found).tolist() == np.bincount(pattern).tolist()
-    assert len(found) == len(pattern)
-    if len(weights) < 3:
-        assert found.tolist() == pattern
+    assert mixture.Mixture(weights).pattern.tolist() == pattern
 
 
 @pytest.mark.parametrize("stream", [0, 1, 2])

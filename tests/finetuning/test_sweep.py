@@ -1,13 +1,14 @@
 """A swept setting: what is tried, chosen, written, and refused."""
 
 import json
+import shutil
 
 import pytest
 
 from albert_tf import finetune
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, task_config
-from albert_tf.finetuning import sweep
+from albert_tf.finetuning import results_writer, sweep
 from tests.support import binaries, small_task
 
 RECIPE = config_lib.Config(task=task_config.TaskConfig(name="cola"))
@@ -28,10 +29,14 @@ def _fine_tune(scores, seen):
     return run
 
 
+def _choose(folder, run):
+    return sweep.choose(RATES, RECIPE, str(folder), run, results_writer.format_metric)
+
+
 def test_the_value_with_the_best_score_is_taken(tmp_path, capsys):
     seen = []
     run = _fine_tune({1e-4: 0.5, 3e-4: 0.75, 1e-3: 0.625}, seen)
-    config = sweep.choose(RATES, RECIPE, str(tmp_path), run)
+    config = _choose(tmp_path, run)
     assert config == config_io.override(RECIPE, ["optimizer.learning_rate=3e-4"])
     assert config.optimizer.learning_rate == 3e-4
     assert seen == [
@@ -54,14 +59,14 @@ def test_the_value_with_the_best_score_is_taken(tmp_path, capsys):
 
 def test_of_equal_scores_the_first_is_taken(tmp_path):
     run = _fine_tune({1e-4: 0.25, 3e-4: 0.5, 1e-3: 0.5}, [])
-    config = sweep.choose(RATES, RECIPE, str(tmp_path), run)
+    config = _choose(tmp_path, run)
     assert config.optimizer.learning_rate == 3e-4
 
 
 def test_without_a_split_to_choose_by_it_is_refused(tmp_path):
     run = _fine_tune(dict.fromkeys((1e-4, 3e-4, 1e-3)), [])
     with pytest.raises(ValueError, match="--set task.selection_fraction=0.1"):
-        sweep.choose(RATES, RECIPE, str(tmp_path), run)
+        _choose(tmp_path, run)
     assert not (tmp_path / "sweep.json").exists()
 
 
@@ -82,24 +87,35 @@ def test_malformed_sweeps_are_refused(text, rule):
 
 
 @pytest.mark.slow
-def test_the_command_trains_with_what_was_chosen(tmp_path, capsys):
+def test_the_command_trains_with_what_was_chosen_and_resumes(tmp_path, capsys):
     pretrained = small_task.write_pretrained(tmp_path / "origin", "model.num_layers=1")
     table = small_task.write_table(tmp_path / "table")
-    arguments = small_task.arguments(
-        pretrained, table, tmp_path / "run", "task.selection_fraction=0.4"
-    )
+    # A recipe that chooses its hyperparameters by the model, as the project's do.
+    recipe = "task.selection_fraction=0.4", "task.hyperparameters=auto"
+    arguments = small_task.arguments(pretrained, table, tmp_path / "run", *recipe)
     # With a rate of almost 0 nothing is learnt.
     rates = "--sweep=optimizer.learning_rate=1e-12,0.01"
+    arguments = [one for one in arguments if "learning_rate" not in one]
     binaries.run(finetune, *arguments, rates)
     assert "optimizer.learning_rate=0.01 has the best acc" in capsys.readouterr().out
-    config = config_io.read(str(tmp_path / "run" / "config.json"))
-    assert config.optimizer.learning_rate == 0.01
+    run = tmp_path / "run"
+    assert config_io.read(str(run / "config.json")).optimizer.learning_rate == 0.01
     scores = {}
     for rate in ("1e-12", "0.01"):
-        path = tmp_path / "run" / "sweep" / rate / "results.json"
-        scores[rate] = json.loads(path.read_text())["best_value"]
-    found = json.loads((tmp_path / "run" / "sweep.json").read_text())
+        config = config_io.read(str(run / "sweep" / rate / "config.json"))
+        assert config.optimizer.learning_rate == float(rate)
+        text = (run / "sweep" / rate / "results.json").read_text()
+        scores[rate] = json.loads(text)["best_value"]
+    found = json.loads((run / "sweep.json").read_text())
     assert (found["scores"], found["selected_on"]) == (scores, "train-share")
     assert scores["0.01"] > scores["1e-12"]
     # The features are computed once.
-    assert not (tmp_path / "run" / "sweep" / "0.01" / "features").exists()
+    assert not (run / "sweep" / "0.01" / "features").exists()
+    # Given again, it trains only what is missing.
+    weights = run / "sweep" / "0.01" / "model.ckpt-12.index"
+    written = weights.stat().st_mtime_ns
+    shutil.rmtree(run / "sweep" / "1e-12")
+    binaries.run(finetune, *arguments, rates)
+    assert (run / "sweep" / "1e-12" / "results.json").exists()
+    assert weights.stat().st_mtime_ns == written
+    assert json.loads((run / "sweep.json").read_text()) == found

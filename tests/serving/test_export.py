@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from albert_tf import export, predict, probe
+from albert_tf import average_checkpoints, convert, export, predict, probe
 from albert_tf.checkpoints import checkpointer
 from albert_tf.data import schema
 from albert_tf.inference import saved_model_dir
@@ -440,13 +440,19 @@ def test_token_scores_are_those_of_the_filled_masks(module):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_a_model_of_each_form_has_the_same_scores(model_dir, saved_model):
+def test_a_model_of_each_form_has_the_same_scores(model_dir, saved_model, tmp_path):
+    average, hf, back = (tmp_path / name for name in ("average", "hf", "back"))
+    arguments = f"--model_dir={model_dir}", "--last=1", f"--output_dir={average}"
+    binaries.run(average_checkpoints, *arguments)
+    binaries.run(convert, f"--from=run:{model_dir}", f"--to=hf:{hf}")
+    length = "--set=data.max_seq_length=24"
+    binaries.run(convert, f"--from=hf:{hf}", f"--to=run:{back}", length)
     sentences = ["The river runs through New York.", "A train", TEXTS[1]]
     expected = scoring.score(
         token_scorer.load_scorer(str(model_dir), "float32").scorer, sentences
     )
     assert not np.isnan(expected.values).any()
-    for path in (model_dir / "model.ckpt-12", saved_model):
+    for path in (model_dir / "model.ckpt-12", saved_model, average, back):
         loaded = token_scorer.load_scorer(str(path), "")
         found = scoring.score(loaded.scorer, sentences)
         np.testing.assert_allclose(found.values, expected.values, atol=1e-4)

@@ -96,6 +96,26 @@ def test_an_alarm_is_the_same_at_each_later_evaluation_as_long_as_it_lasts():
     assert alarms[3] is not None and len(set(alarms[3:])) == 1
 
 
+@pytest.mark.parametrize(("decay", "step"), [("0.998", 2400), ("0", None)])
+def test_averaged_weights_do_not_hide_that_the_training_loss_climbs(decay, step):
+    config = _config(f"train.ema_decay={decay}")
+    averages = (8.3, 5.5, 5.0, 4.9, 4.85, 4.82, 4.8)
+    trained = (None, 5.6, 5.1, 5.0, 5.12, 5.2, 5.3)  # two rows before each evaluation
+    rows = []
+    for row in _rows(averages):
+        loss = trained[row["step"] // 400]
+        if loss is not None:
+            for before, change in ((200, 0.05), (0, -0.05)):
+                at = row["step"] - before
+                rows.append({"split": "train", "step": at, "mlm_loss": loss + change})
+        rows.append(row)
+    alarm = guard.find_alarm(rows, config, _manifest())
+    assert (alarm and alarm.step) == step
+    if alarm:
+        assert "the training MLM loss climbs, to 5.300 from 5.000 at step" in alarm.line
+    assert guard.find_alarm(rows[:-3], config, _manifest()) is None
+
+
 def test_a_branch_is_judged_as_many_steps_after_its_beginning():
     losses = (8.3, 6.1, 6.05, 6.0)
     rows = [{**row, "step": row["step"] + 800} for row in _rows(losses)]
