@@ -11,8 +11,8 @@ the log, restarts after a preemption, and deletes the machine at the end. With
 Engine runs; with --execute kubectl creates it. See docs/clusters.md.
 """
 
-import dataclasses
 import functools
+import os
 import pathlib
 import shutil
 import tempfile
@@ -31,9 +31,8 @@ from albert_tf.cluster import (
     source,
     tpu_plan,
 )
-from albert_tf.core import cli, config_io
+from albert_tf.core import cli, config_io, recipes
 
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Flags that mean nothing on the other platform.
 _ONLY_VM = (
     *("zone", "project", "runtime_version", "queued", "machine_type", "image_family"),
@@ -46,13 +45,19 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
     string, boolean = flags.DEFINE_string, flags.DEFINE_boolean
     # ---- What to run ----
-    string("config", "", "Recipe (configs/NAME.py) or a config.json.", flag_values)
+    string("config", "", "Recipe, by name or path, or a config.json.", flag_values)
     flags.DEFINE_multi_string(
         "set", [], "Changes one setting: key.sub=value. Repeatable.", flag_values
     )
     string("data_dir", "", "gs:// directory of records.", flag_values)
     string("model_dir", "", "gs:// run directory.", flag_values)
-    string("source", str(_ROOT), "Checkout whose tracked files are run.", flag_values)
+    string(
+        "source",
+        "",
+        "Git checkout of the project whose tracked files are run; by default the one "
+        "with the current directory.",
+        flag_values,
+    )
     # ---- On what ----
     flags.DEFINE_enum(
         "platform",
@@ -183,30 +188,40 @@ def gke_run(values: flags.FlagValues) -> jobset.Run:
     )
 
 
-def training(values: flags.FlagValues) -> plans.Training:
-    """The training that the flags ask for, without its archive.
-
-    Raises:
-      ValueError: a directory is not on gs://, or the configuration is wrong.
-    """
+def _check_training(values: flags.FlagValues, config: str) -> None:
+    """Raises ValueError if a directory is not on gs://, or a setting is wrong."""
     plans.check_remote("data_dir", values.data_dir)
     plans.check_remote("model_dir", values.model_dir)
-    config_io.load(values.config, values.set)
+    config_io.load(config, values.set)
+
+
+def _training(
+    values: flags.FlagValues, config: str, archive: str = ""
+) -> plans.Training:
+    """The training that the flags ask for, with the path of its recipe there."""
     return plans.Training(
-        config=source.config_path(pathlib.Path(values.source), values.config),
-        overrides=tuple(values.set),
-        data_dir=values.data_dir,
-        model_dir=values.model_dir,
-        archive="",
+        config, tuple(values.set), values.data_dir, values.model_dir, archive
     )
+
+
+def _recipe_dirs(checkout: pathlib.Path | None) -> list[str]:
+    """Directories of the project's recipes: those of the code that will run first."""
+    return [*([str(checkout / "configs")] if checkout else []), recipes.FOLDER]
+
+
+def _find_recipe(config: str, checkout: pathlib.Path | None) -> str:
+    """Returns the path of a recipe, which is given by path or by name."""
+    paths = [recipes.find(config, folder) for folder in _recipe_dirs(checkout)]
+    return next(filter(os.path.isfile, paths), config)
 
 
 def _packed(values: flags.FlagValues) -> plans.Training:
     """The training that the flags ask for; writes its archive."""
-    wanted = training(values)
-    folder = pathlib.Path(tempfile.gettempdir())
-    archive = source.pack(pathlib.Path(values.source), folder, values.config)
-    return dataclasses.replace(wanted, archive=str(archive))
+    checkout = source.require_checkout(values.source)
+    recipe = _find_recipe(values.config, checkout)
+    _check_training(values, recipe)
+    archive = source.pack(checkout, pathlib.Path(tempfile.gettempdir()), recipe)
+    return _training(values, source.config_path(checkout, recipe), str(archive))
 
 
 def printed(plan: plans.Plan, options: executor.Options) -> Iterator[str]:
@@ -267,9 +282,11 @@ def _submit_to_gke(values: flags.FlagValues) -> None:
     if values.delete_only:
         kubectl.delete(run, values.execute)
         return
-    wanted = training(values)
-    source.check_is_in_image(pathlib.Path(values.source), values.config)
-    kubectl.create(run, wanted, values.execute)
+    checkout = source.find_checkout(values.source)
+    recipe = _find_recipe(values.config, checkout)
+    _check_training(values, recipe)
+    config = source.config_path_in_image(_recipe_dirs(checkout), recipe)
+    kubectl.create(run, _training(values, config), values.execute)
 
 
 def _submit_to_machines(values: flags.FlagValues) -> None:

@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterable
 
 # Files that a run needs; not the tests, for example.
 PRODUCT = (
@@ -20,9 +21,42 @@ PRODUCT = (
     "requirements-tpu.txt",
 )
 
+# The directory of the recipes, and one for a configuration from elsewhere.
+_CONFIGS, _SUBMITTED = "configs", "submitted"
+# A file that every checkout tracks.
+_TRACKED = "albert_tf/pretrain.py"
 
-# Directory in the archive for a configuration from outside configs/.
-_SUBMITTED = "submitted"
+
+def find_checkout(given: str) -> pathlib.Path | None:
+    """Returns the root of the checkout to send, or None if there is none.
+
+    Args:
+      given: the root; "" is that of the checkout with the current directory.
+    """
+    if given:
+        return pathlib.Path(given)
+    here = pathlib.Path.cwd()
+    folders = (here, *here.parents)
+    return next((path for path in folders if (path / _TRACKED).is_file()), None)
+
+
+def require_checkout(given: str) -> pathlib.Path:
+    """Returns the root of the checkout to send, as `find_checkout` does.
+
+    Raises:
+      ValueError: there is none.
+    """
+    found = find_checkout(given)
+    if found is None:
+        raise _no_checkout(pathlib.Path.cwd())
+    return found
+
+
+def _no_checkout(path: pathlib.Path) -> ValueError:
+    return ValueError(
+        "submit sends the source code of a git checkout of the project, which "
+        f"{path} is not: clone the project and pass --source=CLONE"
+    )
 
 
 def config_path(root: pathlib.Path, config: str) -> str:
@@ -30,23 +64,35 @@ def config_path(root: pathlib.Path, config: str) -> str:
     if not config:
         return ""
     path = pathlib.Path(config).resolve()
-    inside = path.is_relative_to(root.resolve() / "configs")
+    inside = path.is_relative_to(root.resolve() / _CONFIGS)
     return (
         str(path.relative_to(root.resolve())) if inside else f"{_SUBMITTED}/{path.name}"
     )
 
 
-def check_is_in_image(root: pathlib.Path, config: str) -> None:
-    """Raises a ValueError unless a configuration is in the container image.
+def config_path_in_image(folders: Iterable[str], config: str) -> str:
+    """The value of --config in the container image.
 
     The image has the checkout's configs/, as docker/training.Dockerfile copies it.
+
+    Args:
+      folders: directories whose recipes an image has.
+      config: the path of a recipe, or "".
+
+    Raises:
+      ValueError: the recipe is in none of the directories.
     """
-    if config_path(root, config).startswith(f"{_SUBMITTED}/"):
+    if not config:
+        return ""
+    path = pathlib.Path(config).resolve()
+    if path.parent not in [pathlib.Path(folder).resolve() for folder in folders]:
         raise ValueError(
-            f"--config must be a file of {root / 'configs'} with --platform=gke, "
-            "because the image has no others; copy it there and build the image "
-            f"again, or change a recipe by --set; received {config}"
+            "--config must be a recipe of the project with --platform=gke, such as "
+            "albert_base, because the image has no others: copy yours to configs/ of "
+            "the clone, build the image again and pass --source=CLONE, or change a "
+            f"recipe by --set; received {config}"
         )
+    return f"{_CONFIGS}/{path.name}"
 
 
 def pack(root: pathlib.Path, directory: pathlib.Path, config: str = "") -> pathlib.Path:
@@ -56,22 +102,19 @@ def pack(root: pathlib.Path, directory: pathlib.Path, config: str = "") -> pathl
     log can be traced to its code.
 
     Args:
-      root: the repository.
+      root: from `find_checkout`.
       directory: where to write.
-      config: a recipe or config.json to pack too, tracked or not.
+      config: path of a recipe or config.json to pack too, tracked or not.
 
     Returns:
       The archive's path.
 
     Raises:
-      ValueError: `root` is no git checkout of this project.
+      ValueError: `root` is no git checkout of this project, or there is no git.
     """
     names = _tracked_files(root)
-    if "albert_tf/pretrain.py" not in names:
-        raise ValueError(
-            "--source must be the root of a git checkout of this project; there is no "
-            f"tracked albert_tf/pretrain.py in {root}"
-        )
+    if _TRACKED not in names:
+        raise _no_checkout(root)
     paths = {name: root / name for name in names}
     if config:
         paths[config_path(root, config)] = pathlib.Path(config)
@@ -99,11 +142,12 @@ def _tracked_files(root: pathlib.Path) -> list[str]:
     command = ["git", "-C", str(root), "ls-files", "-z", "--", *PRODUCT]
     try:
         listed = subprocess.run(command, capture_output=True, check=True, timeout=60)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+    except FileNotFoundError as error:
         raise ValueError(
-            f"--source must be a git checkout, and git must be installed; received "
-            f"{root}: {error}"
+            "submit asks git for the files to send, and there is no git; install it"
         ) from error
+    except subprocess.CalledProcessError:
+        return []
     names = sorted(filter(None, listed.stdout.decode().split("\0")))
     # A file whose removal is not committed is tracked, but absent.
     return [name for name in names if (root / name).is_file()]

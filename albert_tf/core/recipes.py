@@ -14,20 +14,21 @@ def path_of(name: str) -> str:
     return os.path.join(FOLDER, f"{name}.py")
 
 
-def names() -> list[str]:
+def names(folder: str = FOLDER) -> list[str]:
     """Returns the names of all recipes, in alphabetical order."""
-    if not os.path.isdir(FOLDER):
+    if not os.path.isdir(folder):
         return []
-    files = [os.path.splitext(name) for name in os.listdir(FOLDER)]
+    files = [os.path.splitext(name) for name in os.listdir(folder)]
     return sorted(stem for stem, end in files if end == ".py" and stem[0] != "_")
 
 
-def find(path: str) -> str:
+def find(path: str, recipes_dir: str = FOLDER) -> str:
     """Returns the path of a recipe that is given by path or by name.
 
     Args:
       path: that of a file; or "small" or "configs/small.py" for one of this project,
         from any directory.
+      recipes_dir: the directory of the project's recipes.
 
     Returns:
       A path; that given if there is no such recipe.
@@ -35,6 +36,6 @@ def find(path: str) -> str:
     folder, file = os.path.split(path)
     stem, end = os.path.splitext(file)
     is_name = not end if not folder else (folder, end) == ("configs", ".py")
-    if not os.path.isfile(path) and is_name and stem in names():
-        return path_of(stem)
+    if not os.path.isfile(path) and is_name and stem in names(recipes_dir):
+        return os.path.join(recipes_dir, f"{stem}.py")
     return path

@@ -698,12 +698,59 @@ def test_name_is_made_of_recipe_and_machine(capsys, checkout):
         ([*TPU, "--model_dir=run"], "--model_dir must begin with gs://"),
         ([*TPU, "--data_dir=/d"], "--data_dir must begin with gs://"),
         ([*TPU, "--set=model.num_layer=2"], "nearest valid one is 'model.num_layers'"),
-        ([*TPU, "--source=/"], "--source must be"),
+        ([*TPU, "--source=/"], "clone the project and pass --source=CLONE"),
     ],
 )
 def test_mistakes_are_named_before_anything_costs(capsys, checkout, arguments, message):
     given = [f"--source={checkout}", *FOLDERS, *arguments]
     assert message in binaries.error_of(capsys, submit, *given)
+
+
+@pytest.mark.parametrize("in_git", [False, True])
+def test_outside_a_checkout_one_line_says_what_to_do(
+    capsys, tmp_path, monkeypatch, in_git
+):
+    if in_git:  # of another project
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=60)
+    monkeypatch.chdir(tmp_path)
+    error = binaries.error_of(capsys, submit, *TPU, *FOLDERS, "--config=demo")
+    assert error == (
+        "submit sends the source code of a git checkout of the project, which "
+        f"{tmp_path} is not: clone the project and pass --source=CLONE"
+    )
+    given = f"--source={tmp_path}"
+    assert binaries.error_of(capsys, submit, *TPU, *FOLDERS, given) == error
+
+
+def test_source_is_the_checkout_with_the_current_directory(
+    capsys, checkout, monkeypatch
+):
+    monkeypatch.chdir(checkout / "tests")
+    binaries.run(submit, *TPU, *FOLDERS, "--config=tiny")
+    assert "albert_tf.pretrain --config=configs/tiny.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("config", "sent"),
+    [
+        ("tiny", "configs/tiny.py"),
+        ("configs/tiny.py", "configs/tiny.py"),
+        # One of the installed package that this checkout lacks.
+        ("demo", "submitted/demo.py"),
+        ("configs/demo.py", "submitted/demo.py"),
+    ],
+)
+def test_recipes_have_names_and_paths_as_elsewhere(
+    capsys, checkout, tmp_path, monkeypatch, config, sent
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    given = [f"--source={checkout}", f"--config={config}"]
+    binaries.run(submit, *TPU, *FOLDERS, *given)
+    assert f"albert_tf.pretrain --config={sent} " in capsys.readouterr().out
+    (packed,) = tmp_path.glob("albert_tf-*.tar.gz")
+    with tarfile.open(packed) as archive:
+        assert sent in archive.getnames()
 
 
 def test_missing_gcloud_is_named(capsys, checkout, monkeypatch, tmp_path):
