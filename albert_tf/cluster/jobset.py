@@ -90,14 +90,7 @@ class Run:
                     f"--{flag} must be 1 to 63 lower-case letters, digits and '-', "
                     f"and neither begin nor end with '-'; received {value!r:.100}"
                 )
-        found = _IMAGE.fullmatch(self.image)
-        if not found or not (found["digest"] or found["tag"] not in (None, "latest")):
-            raise ValueError(
-                "--image must be a container image with a tag other than latest, or "
-                "with a digest, so that a restart runs the same code: "
-                "REGION-docker.pkg.dev/PROJECT/REPOSITORY/albert-tf:TAG; received "
-                f"{self.image!r:.100}"
-            )
+        _check_image(self.image)
 
     @property
     def host_names(self) -> list[str]:
@@ -110,6 +103,29 @@ class Run:
         """The beginning of the calls of kubectl."""
         namespace = (f"--namespace={self.namespace}",) if self.namespace else ()
         return ("kubectl", *namespace)
+
+
+def _check_image(image: str) -> None:
+    """Raises ValueError with the rule that the name of an image breaks."""
+    found = _IMAGE.fullmatch(image)
+    if not found and _IMAGE.fullmatch(image.lower()):
+        rule = (
+            "--image must have a repository name in lower case; replace PROJECT and "
+            "REPOSITORY by yours"
+        )
+    elif not found:
+        rule = "--image must be a container image"
+    elif found["digest"] or found["tag"] not in (None, "latest"):
+        return
+    else:
+        rule = (
+            "--image must have a tag other than latest, or a digest, so that a restart "
+            "runs the same code"
+        )
+    raise ValueError(
+        f"{rule}, such as europe-west4-docker.pkg.dev/my-project/images/albert-tf:tpu-1"
+        f"; received {image!r:.100}"
+    )
 
 
 def manifest(run: Run, training: plans.Training) -> dict[str, Any]:

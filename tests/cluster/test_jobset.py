@@ -475,9 +475,13 @@ def test_a_missing_kubectl_is_named(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--image="], "--image must be a container image with a tag"),
-        (["--image=a/b"], "--image must be a container image with a tag"),
-        (["--image=a/b:latest"], "other than latest"),
+        (["--image="], "--image must be a container image, such as europe-west4-"),
+        (["--image=a/b"], "--image must have a tag other than latest, or a digest"),
+        (["--image=a/b:latest"], "--image must have a tag other than latest"),
+        (
+            ["--image=REGION-docker.pkg.dev/PROJECT/REPOSITORY/albert-tf:tpu-1"],
+            "--image must have a repository name in lower case; replace PROJECT",
+        ),
         (["--image=a/b:1\nc"], "received 'a/b:1\\nc'"),
         (["--image=a/B c:1"], "received 'a/B c:1'"),
         (["--image=--b:1"], "received '--b:1'"),
@@ -506,8 +510,31 @@ def test_a_recipe_that_the_image_has_not_is_refused(capsys, tmp_path):
     recipe = tmp_path / "mine.py"
     recipe.write_text((ROOT / "configs" / "demo.py").read_text())
     error = binaries.error_of(capsys, submit, *TPU, f"--config={recipe}")
-    assert error.startswith("--config must be a file of ")
+    assert error.startswith("--config must be a recipe of the project with --platform=")
     assert "build the image again" in error
+
+
+@pytest.mark.parametrize(
+    "config", ["demo", "configs/demo.py", str(ROOT / "configs" / "demo.py")]
+)
+def test_recipes_have_names_and_paths_as_elsewhere(
+    capsys, monkeypatch, tmp_path, config
+):
+    """Also outside a checkout, as the installed package is used."""
+    monkeypatch.chdir(tmp_path)
+    manifest = _manifest(capsys, *TPU, f"--config={config}")
+    assert "--config=configs/demo.py" in _container(manifest)["command"]
+
+
+def test_a_recipe_of_the_clone_that_the_image_is_built_from_is_taken(
+    capsys, monkeypatch, tmp_path
+):
+    (tmp_path / "configs").mkdir()
+    recipe = tmp_path / "configs" / "mine.py"
+    recipe.write_text((ROOT / "configs" / "demo.py").read_text())
+    monkeypatch.chdir(ROOT.parent)
+    manifest = _manifest(capsys, *TPU, f"--source={tmp_path}", "--config=mine")
+    assert "--config=configs/mine.py" in _container(manifest)["command"]
 
 
 @pytest.mark.parametrize(
