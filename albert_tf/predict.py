@@ -106,11 +106,10 @@ def _check_output(flag_values: flags.FlagValues) -> None:
     """Checks the flags of embeddings; raises ValueError."""
     output, signature = flag_values.output, flag_values.signature
     if output and not output.endswith(_EMBEDDING_FILES):
-        raise ValueError(
-            f"--output must end in {' or '.join(_EMBEDDING_FILES)} for embeddings, or "
-            "as --input for a table that a model of texts is to answer; received "
-            f"{output}"
-        )
+        rule = f"--output must end in {' or '.join(_EMBEDDING_FILES)} for embeddings"
+        if signature != "encode":
+            rule += ", or as --input for a table that a model of texts is to answer"
+        raise ValueError(f"{rule}; received {output}")
     if output and signature != "encode":
         raise ValueError(
             "--output takes embeddings, so --signature must be encode; received "

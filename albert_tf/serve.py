@@ -16,6 +16,7 @@ from absl import flags
 
 from albert_tf.core import cli
 from albert_tf.inference import saved_model_dir
+from albert_tf.web import address
 from albert_tf.web import settings as settings_lib
 
 
@@ -76,11 +77,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             **{name: getattr(flag_values, name) for name in names}
         )
         saved_model_dir.check(flag_values.saved_model)
-        # Imported here: TensorFlow takes seconds, and flags and files were checked
-        # first.
+        listening = address.listen(flag_values.host, flag_values.port)
+        # Imported here: TensorFlow takes seconds, and flags, files and the address were
+        # checked first.
         from albert_tf.web import server
 
-        listening = server.listen(flag_values.host, flag_values.port)
         server.serve(
             listening,
             flag_values.saved_model,

@@ -445,7 +445,8 @@ class TrainConfig(validation.Section, name="train"):
         total = sum(stage.num_steps for stage in self.stages)
         validation.require(
             not self.stages or total == self.num_steps,
-            f"train.num_steps must be the sum of those of train.stages, {total}",
+            f"train.num_steps must be the sum of those of train.stages, {total}, or "
+            "pass --set train.stages=[]",
             self.num_steps,
         )
 
@@ -505,16 +506,21 @@ class Config:
 
     def _check_steps(self) -> None:
         adam, num_steps = self.optimizer, self.train.num_steps
-        validation.require(
+        received = {
+            "optimizer.warmup_steps": adam.warmup_steps,
+            "optimizer.decay_steps": adam.decay_steps,
+            "train.num_steps": num_steps,
+        }
+        validation.require_together(
             adam.warmup_steps <= num_steps,
             "optimizer.warmup_steps must not be larger than train.num_steps",
-            (adam.warmup_steps, num_steps),
+            received,
         )
-        validation.require(
+        validation.require_together(
             adam.warmup_steps + adam.decay_steps <= num_steps,
             "optimizer.warmup_steps and optimizer.decay_steps together must not be "
             "larger than train.num_steps",
-            (adam.warmup_steps, adam.decay_steps, num_steps),
+            received,
         )
 
     @property

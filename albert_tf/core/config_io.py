@@ -5,6 +5,7 @@ as `config.json`, which is accepted wherever a recipe is.
 """
 
 import dataclasses
+import difflib
 import importlib.util
 import json
 import os
@@ -279,10 +280,11 @@ def _load_recipe(path: str) -> config_lib.Config:
 
 
 def _recipes_beside(path: str) -> str:
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        return f"Recipes of this project: {', '.join(recipes.names())}"
-    names = sorted(
-        name for name in os.listdir(folder) if name.endswith(".py") and name[0] != "_"
-    )
-    return f"Recipes there: {', '.join(names)}"
+    """Returns sentences with the recipe that is nearest to a path, and all others."""
+    folder, name = os.path.split(path)
+    place, names = "of this project", recipes.names()
+    if os.path.isdir(folder):
+        place, names = "there", [f"{one}.py" for one in recipes.names(folder)]
+    close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
+    nearest = f"The nearest is {close[0]!r}. " if close else ""
+    return f"{nearest}Recipes {place}: {', '.join(names)}"

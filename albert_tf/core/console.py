@@ -4,6 +4,8 @@ The same as `python -m albert_tf.COMMAND --flags`, or data_prep.COMMAND.
 """
 
 import ast
+import difflib
+import importlib
 import importlib.util
 import pathlib
 import runpy
@@ -45,6 +47,7 @@ def usage() -> str:
         [
             "usage: albert-tf COMMAND --flags",
             "       albert-tf COMMAND --help",
+            "       albert-tf --version",
             "",
             *lines,
         ]
@@ -57,11 +60,19 @@ def main() -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return
+    if arguments[0] == "--version":
+        # By its name: the package names the modules of its API, which rank above.
+        print(f"albert-tf {importlib.import_module('albert_tf').__version__}")
+        return
     name = arguments[0].replace("_", "-")
-    module = find_commands().get(name)
+    commands = find_commands()
+    module = commands.get(name)
     if module is None:
+        close = difflib.get_close_matches(name, commands, n=1, cutoff=0.5)
+        nearest = f"the nearest is {close[0]!r}. " if close else ""
         print(
-            f"error: there is no command {arguments[0]!r}; albert-tf --help lists them",
+            f"error: there is no command {arguments[0]!r}; {nearest}albert-tf --help "
+            "lists them",
             file=sys.stderr,
         )
         sys.exit(2)

@@ -112,6 +112,13 @@ def require(condition: bool, rule: str, received: Any) -> None:
         raise ValueError(f"{rule}; received {short_repr.shown(received)}")
 
 
+def require_together(condition: bool, rule: str, received: Mapping[str, Any]) -> None:
+    """Raises a ValueError as `require` does, with several values by name."""
+    if not condition:
+        values = (f"{name}={value!r}" for name, value in received.items())
+        raise ValueError(f"{rule}; received {', '.join(values)}")
+
+
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises a ValueError unless `value` is one of the choices."""
     require(value in choices, f"{name} must be one of {', '.join(choices)}", value)

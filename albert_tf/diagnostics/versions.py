@@ -82,14 +82,9 @@ def judge(observed: Observed) -> list[findings.Finding]:
     )
     found = [_judge_python(observed.python), *_judge_family(observed.installed)]
     if not observed.source:
-        return [
-            *found,
-            _finding(
-                findings.Status.WARNING,
-                "there is no requirements.txt beside the packages to compare with",
-                "Start the command in a checkout of the project",
-            ),
-        ]
+        # An installed package: the installer has held its ranges.
+        text = f"no pins to compare with: {_versions(observed.installed)}"
+        return [*found, _finding(findings.Status.OK, text)]
     missing = sorted({*observed.required} - {*observed.installed})
     if missing:
         found.append(
@@ -121,20 +116,20 @@ def judge(observed: Observed) -> list[findings.Finding]:
             )
         )
     if not missing and not other:
-        shown = [
-            f"{name} {observed.installed[name]}"
-            for name in _SHOWN
-            if name in observed.installed
-        ]
         num_pinned = sum(name in observed.installed for name in pins)
         found.append(
             _finding(
                 findings.Status.OK,
-                f"{num_pinned} packages as pinned: {', '.join(shown)}",
+                f"{num_pinned} packages as pinned: {_versions(observed.installed)}",
                 installed={name: observed.installed.get(name) for name in pins},
             )
         )
     return found
+
+
+def _versions(installed: Mapping[str, str]) -> str:
+    shown = (f"{name} {installed[name]}" for name in _SHOWN if name in installed)
+    return ", ".join(shown)
 
 
 def _judge_python(version: tuple[int, int, int]) -> findings.Finding:

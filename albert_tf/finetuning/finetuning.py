@@ -382,7 +382,7 @@ class SeedRun:
             f"{self.config.task.name}, seed {run.seed}: "
             f"{len(self.task_data.train.examples):,} training examples as "
             f"{batcher.num_items:,} items of {lengths} tokens "
-            f"({batcher.padding(run):.1%} padding), {passes:.1f} times"
+            f"({batcher.padding(run):.1%} padding), {passes:.1f} epochs"
         )
 
     def _make_predict(self, model) -> Predict:

@@ -2,9 +2,11 @@
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Mapping
 
 from albert_tf.core import files, provenance, strict_json
+from albert_tf.data import schema
 
 # The second is text, the third is of models over 2 GB.
 _FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
@@ -63,8 +65,19 @@ def is_saved_model(path: str) -> bool:
 
 def check(path: str) -> None:
     """Raises ValueError if the directory `path` holds no SavedModel."""
-    if not is_saved_model(path):
+    if is_saved_model(path):
+        return
+    rule = f"--saved_model must be a SavedModel; {path}"
+    if _is_run(path):
         raise ValueError(
-            f"--saved_model must be a SavedModel; {path} holds none. Make one with "
-            "albert_tf.export"
+            f"{rule} is the directory of a run. Export it: python -m albert_tf.export "
+            f"{shlex.quote(f'--model_dir={path}')} --output_dir=saved_model"
         )
+    raise ValueError(f"{rule} holds none. Make one with albert_tf.export")
+
+
+def _is_run(path: str) -> bool:
+    def has(*names: str) -> bool:
+        return all(files.exists(os.path.join(path, name)) for name in names)
+
+    return has(schema.SEEDS_FILE) or has(schema.CONFIG_FILE, schema.CHECKPOINT_FILE)

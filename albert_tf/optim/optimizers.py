@@ -215,7 +215,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
                 )
 
     def describe(self, var_list) -> str:
-        """Returns a line: how many parameters get weight decay and trust ratios."""
+        """Returns a line: how many parameters get weight decay, and trust ratios."""
         total = sum(variable.shape.num_elements() for variable in var_list)
         excluded = sum(
             variable.shape.num_elements()
@@ -227,9 +227,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
             for variable in var_list
             if not self.uses_trust_ratio(variable)
         )
-        return (
+        line = (
             f"{self.name}: of {total:,} parameters {total - excluded:,} are decayed, "
-            f"{excluded:,} are not, {unadapted:,} have no trust ratio"
+            f"{excluded:,} are not"
+        )
+        # AdamW has none.
+        return (
+            line if unadapted == total else f"{line}, {unadapted:,} have no trust ratio"
         )
 
     def describe_unreached(self, var_list) -> str:

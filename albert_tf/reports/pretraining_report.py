@@ -49,7 +49,11 @@ def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> st
             raise ValueError(f"{summary_path}: {error}") from error
     metrics_path = os.path.join(model_dir, metrics_log.METRICS_FILE)
     if not files.exists(metrics_path):
-        raise ValueError(f"{metrics_path} does not exist; the run has recorded nothing")
+        raise ValueError(
+            f"there is no {metrics_path}: the run ended before its first row of "
+            f"metrics, which it writes after step {config.train.steps_per_loop:,}. "
+            "Resume it by the command that began it, and then make the report"
+        )
     rows = metrics_log.read_metrics(model_dir)
     alarm = None
     if run := _read_records(model_dir, config):

@@ -111,9 +111,7 @@ def _read(path: str, text_columns: Sequence[str]) -> Iterator[Row]:
             _check_columns(f"{path}:{line}", list(value), text_columns)
             yield Row(f"{path}:{line}", list(value), list(value.values()))
         return
-    read = text_files.csv_rows if path.endswith(".csv") else text_files.tsv
-    rows = read(path)
-    columns = next(rows, (1, [""]))[1]
+    columns, rows = text_files.table_rows(path)
     _check_columns(f"{path}:1", columns, text_columns)
     for line, cells in rows:
         if len(cells) != len(columns):

@@ -168,9 +168,7 @@ class TableTask(text_task.TextTask):
 def _cell_rows(
     path: str, wanted: dict[str, str], problems: examples_lib.Problems
 ) -> Iterator[tuple[str, _Row]]:
-    read = text_files.csv_rows if path.endswith(".csv") else text_files.tsv
-    rows = read(path)
-    columns = next(rows, (1, [""]))[1]
+    columns, rows = text_files.table_rows(path)
     for key, name in wanted.items():
         if columns.count(name) != 1:
             raise ValueError(

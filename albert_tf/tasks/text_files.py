@@ -107,6 +107,22 @@ def csv_rows(path: str) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
+def table_rows(path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Returns the columns of a .csv or .tsv file, and what yields its other rows.
+
+    Raises:
+      ValueError: the file has no first line, or an empty one.
+    """
+    rows = csv_rows(path) if path.endswith(".csv") else tsv(path)
+    first = next(rows, None)
+    if first is None or not any(first[1]):
+        empty = "the first line" if first else "the file"
+        raise ValueError(
+            f"{path}: {empty} is empty; the first line must name the columns"
+        )
+    return first[1], rows
+
+
 def json_objects(
     path: str, problems: examples_lib.Problems
 ) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -92,7 +92,7 @@ class Forecast:
             yield
             num_timed = self._num_begun()
         else:
-            with self._watching("the train step") as second_began:
+            with self._watching("the train step", step) as second_began:
                 yield
             self._compiled.add(number)
             # Where the other steps took no time worth a look, a later loop tells.
@@ -133,19 +133,28 @@ class Forecast:
         return max(0, stage.last_step - max(step, stage.first_step))
 
     @contextlib.contextmanager
-    def _watching(self, what: str) -> Iterator[list[float]]:
-        """Shows seconds until the second step begins; yields a list for that time."""
+    def _watching(
+        self, what: str, first_step: int | None = None
+    ) -> Iterator[list[float]]:
+        """Shows seconds until the second step begins; yields a list for that time.
+
+        Then it shows the steps, whose first row of metrics comes after the loop.
+        """
         self._log.say(_COMPILING.format(what))
         began, ended = time.monotonic(), threading.Event()
         second_began: list[float] = []
 
         def watch() -> None:
             while not ended.wait(_INTERVAL):
-                now = time.monotonic()
-                if int(self._heartbeat.numpy()) >= _COMPILED:
+                now, beat = time.monotonic(), int(self._heartbeat.numpy())
+                if beat < _COMPILED:
+                    self._log.show(f"compiling {what}, {now - began:.0f} s")
+                    continue
+                if not second_began:
                     second_began.append(now)
-                    break
-                self._log.show(f"compiling {what}, {now - began:.0f} s")
+                    self._log.show("")
+                if first_step is not None:
+                    self._log.show_step(first_step + beat // 2)
             self._log.show("")
 
         thread = threading.Thread(target=watch, daemon=True)

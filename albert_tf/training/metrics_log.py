@@ -184,6 +184,13 @@ class MetricsLog:
         if self._is_chief and sys.stderr.isatty():
             self._bar.set_description_str(text)
 
+    def show_step(self, step: int) -> None:
+        """Moves the progress bar between two rows, on a terminal alone."""
+        if self._is_chief and sys.stderr.isatty():
+            # Without `update`, so that the next row is shown, however near it is.
+            self._bar.n = step
+            self._bar.refresh()
+
     def say(self, line: str) -> None:
         """Prints a line above the progress bar, on the chief."""
         if self._is_chief:

@@ -1,5 +1,6 @@
 """Errors as an HTTP status and a plain message."""
 
+import json
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,7 +38,7 @@ def handle(
         return answer(error.status_code, message, error.headers)
 
     async def invalid(request, error: exceptions.RequestValidationError):
-        return answer(422, message_of(error.errors()))
+        return answer(422, message_of(error.errors(), _example(request.url.path)))
 
     async def unanswerable(request, error: model.Unanswerable):
         return answer(422, str(error))
@@ -75,19 +76,29 @@ def answer(
     return responses.JSONResponse({"error": message}, status, headers=headers)
 
 
-def message_of(errors: Sequence[Mapping[str, Any]]) -> str:
+def _example(path: str) -> Any:
+    """Returns the example of a request for an endpoint; None for another path."""
+    for endpoint in schemas.ENDPOINTS:
+        if endpoint.path == path:
+            extra: Any = endpoint.request.model_config["json_schema_extra"]
+            return extra["examples"][0]
+    return None
+
+
+def message_of(errors: Sequence[Mapping[str, Any]], example: Any = None) -> str:
     """The message for a body that is not valid.
 
     Args:
       errors: those of pydantic.
+      example: a valid body.
     """
-    shown = [_one(error) for error in errors[:_NUM_SHOWN]]
+    shown = [_one(error, example) for error in errors[:_NUM_SHOWN]]
     if len(errors) > _NUM_SHOWN:
         shown.append(f"and {len(errors) - _NUM_SHOWN} more")
     return "; ".join(shown)
 
 
-def _one(error: Mapping[str, Any]) -> str:
+def _one(error: Mapping[str, Any], example: Any) -> str:
     """The message of one error: the place, the rule, and what was received."""
     place = list(error["loc"])
     if error["type"] == "json_invalid":
@@ -109,8 +120,30 @@ def _one(error: Mapping[str, Any]) -> str:
         return f"{where} is unknown; remove it, or see /docs for the right name"
     if error["type"] == "value_error":  # from schemas; it contains what was received
         return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+    if error["type"] in ("model_type", "model_attributes_type"):
+        form = json.dumps(_form(_at(example, place[1:])), ensure_ascii=False)
+        return (
+            f"{where} must be an object such as {form}; received "
+            f"{reprlib.repr(received)}"
+        )
     size = f", {len(received)} long" if isinstance(received, str | list) else ""
     return f"{where}: {error['msg']}; received {reprlib.repr(received)}{size}"
+
+
+def _at(example: Any, place: Sequence[int | str]) -> Any:
+    """Returns the part of an example at a place; of a list its first item."""
+    for part in place:
+        example = example[0 if isinstance(part, int) else part]
+    return example
+
+
+def _form(example: Any) -> Any:
+    """Returns an example with its texts left out."""
+    if isinstance(example, dict):
+        return {name: _form(value) for name, value in example.items()}
+    if isinstance(example, list):
+        return [_form(value) for value in example]
+    return "…" if isinstance(example, str) else example
 
 
 def _path(place: Sequence[int | str]) -> str:

@@ -1,4 +1,4 @@
-"""The process of the server: its socket, and signals that stop it."""
+"""The process of the server, and signals that stop it."""
 
 import contextlib
 import dataclasses
@@ -11,39 +11,12 @@ import fastapi
 import uvicorn
 
 from albert_tf.inference import saved_model_dir
+from albert_tf.web import address, middleware, model, protocol, sizes
 from albert_tf.web import app as app_lib
-from albert_tf.web import middleware, model, protocol, sizes
 from albert_tf.web import settings as settings_lib
 
 # Time to answer the current requests when the server is stopped.
 _GRACE_SECONDS = 30
-# Connections that wait to be accepted.
-_BACKLOG = 1000
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket: connections wait from now on, and none is refused.
-
-    Raises:
-      ValueError: the address is not of this machine, or in use.
-    """
-    try:
-        return socket.create_server(
-            (host, port),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=_BACKLOG,
-        )
-    except OSError as error:
-        raise ValueError(
-            "--host and --port must be an address of this machine that is free; "
-            f"received {host} and {port}: {error.strerror or error}"
-        ) from error
-
-
-def url_of(listening: socket.socket) -> str:
-    """The URL of a socket for browsers on this machine."""
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class Server(uvicorn.Server):
@@ -134,7 +107,7 @@ def serve(
             failures.append(failure)
             server.should_exit = True
         elif not server.should_exit:
-            print(f"ready at {url_of(listening)}", flush=True)
+            print(f"ready at {address.url_of(listening)}", flush=True)
 
     app = app_lib.create(
         lambda: model.load(saved_model),

@@ -279,7 +279,10 @@ def test_tables_hold_the_papers_rows(capsys):
     ("arguments", "message"),
     [
         (["--config=configs/finetune_rte.py"], "albert_tf.finetune trains tasks"),
-        (["--config=configs/albert_bse.py"], "is not a file. Recipes there: albert_ba"),
+        (
+            ["--config=configs/albert_bse.py"],
+            "nearest is 'albert_base.py'. Recipes there",
+        ),
         ([f"--config={BASE}", "--set=model.num_layer=6"], "'model.num_layers'"),
         ([f"--config={BASE}", "--set=model.sharing=some"], "must be one of all, att"),
         ([f"--config={BASE}", "--num_replicas=3"], "received 4096, 3 and 1"),

@@ -121,7 +121,12 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("data.masked_lm_rate=0.0", "must lie in (0, 1); received 0.0"),
         ("optimizer.name=sgd", "must be one of lamb, adamw; received 'sgd'"),
         ("optimizer.decay_from=end", "must be one of start, warmup_end"),
-        ("optimizer.warmup_steps=125001", "must not be larger than train.num_steps"),
+        (
+            "optimizer.warmup_steps=125001",
+            "must not be larger than train.num_steps; received "
+            "optimizer.warmup_steps=125001, optimizer.decay_steps=0, "
+            "train.num_steps=125000",
+        ),
         ("optimizer.clip_norm=0", "must be above 0; received 0.0"),
         ("train.accumulation_steps=3", "must be a multiple of train.accumulation"),
         ("train.compute_dtype=float64", "must be one of float32, bfloat16"),

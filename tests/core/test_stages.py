@@ -153,8 +153,8 @@ def test_overrides_set_all_stages_or_one_setting_of_one():
         ),
         (
             "train.stages.2.num_steps=101",
-            "train.num_steps must be the sum of those of train.stages, 1001; received "
-            "1000",
+            "train.num_steps must be the sum of those of train.stages, 1001, or pass "
+            "--set train.stages=[]; received 1000",
         ),
         (
             "train.stages.1.max_seq_length=513",

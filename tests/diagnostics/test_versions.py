@@ -67,8 +67,9 @@ def test_both_builds_of_tensorflow_fail():
     assert text.startswith("both tensorflow and tensorflow-tpu")
 
 
-def test_no_pins_to_compare_with_is_a_warning():
-    assert _lines(source="", required={}, constrained={})[1][0] is WARNING
+def test_an_installed_package_has_no_pins_to_compare_with():
+    line = (OK, "no pins to compare with: tensorflow 2.20.0")
+    assert _lines(source="", required={}, constrained={})[1:] == [line]
 
 
 def test_pins_are_read_from_the_projects_files(tmp_path, monkeypatch):

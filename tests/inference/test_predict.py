@@ -7,6 +7,7 @@ import pytest
 
 from albert_tf import predict as binary
 from albert_tf.inference import predict
+from tests.support import binaries
 
 _ENDS_EARLY = """
 import sys
@@ -37,3 +38,23 @@ def test_missing_files_are_named_before_tensorflow_is_imported(tmp_path, has_mod
     assert result.stdout == "False\n"
     rule = "there is no" if has_model else "--saved_model must be a SavedModel"
     assert rule in result.stderr
+
+
+def test_the_directory_of_a_run_is_told_how_to_export_it(tmp_path, capsys):
+    for name in ("config.json", "checkpoint"):
+        (tmp_path / name).write_text("")
+    error = binaries.error_of(capsys, binary, f"--saved_model={tmp_path}", "a text")
+    assert error == (
+        f"--saved_model must be a SavedModel; {tmp_path} is the directory of a run. "
+        f"Export it: python -m albert_tf.export --model_dir={tmp_path} "
+        "--output_dir=saved_model"
+    )
+
+
+def test_a_file_for_embeddings_is_told_about_embeddings_alone(tmp_path, capsys):
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    given = f"--saved_model={tmp_path}", "--signature=encode", "--output=t.csv", "text"
+    error = binaries.error_of(capsys, binary, *given)
+    assert error == (
+        "--output must end in .parquet or .npz for embeddings; received t.csv"
+    )

@@ -309,6 +309,12 @@ def test_only_matrices_are_decayed_in_the_model():
         f"lamb: of {sum(numbers):,} parameters {numbers[0]:,} are decayed, "
         f"{numbers[1]:,} are not, {numbers[1]:,} have no trust ratio"
     )
+    adamw = optimizers.create(config.OptimizerConfig(name="adamw"), 4000)
+    adamw.build(model.trainable_variables)
+    assert adamw.describe(model.trainable_variables) == (
+        f"adamw: of {sum(numbers):,} parameters {numbers[0]:,} are decayed, "
+        f"{numbers[1]:,} are not"
+    )
 
 
 @pytest.mark.parametrize("name", ["lamb", "adamw"])

@@ -467,6 +467,13 @@ def test_command_needs_the_folder_of_a_run(tmp_path, capsys):
     )
 
 
+def test_a_run_that_ended_before_its_first_row_is_to_be_resumed(tmp_path, capsys):
+    config = config_io.load("demo", ["train.steps_per_loop=20"])
+    (tmp_path / "config.json").write_text(config_io.to_json(config))
+    rule = "ended before its first row .* after step 20. Resume it by the command"
+    _assert_error(capsys, rule, tmp_path)
+
+
 def test_a_wrong_call_is_answered_before_heavy_imports(tmp_path):
     code = (
         "import sys\nfrom absl import flags\nfrom albert_tf import report\n"

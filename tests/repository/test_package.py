@@ -138,7 +138,7 @@ def test_the_command_lists_and_runs_the_binaries_anywhere(installed, tmp_path):
     assert ours == theirs != ""
     wrong = _run(installed, tmp_path, sys.executable, command, "pretran")
     assert wrong.returncode == 2
-    assert "there is no command 'pretran'; albert-tf --help" in wrong.stderr
+    assert "there is no command 'pretran'; the nearest is 'pretrain'" in wrong.stderr
 
 
 @pytest.mark.slow

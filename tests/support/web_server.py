@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from albert_tf.inference import saved_model_dir
+from albert_tf.web import address, middleware, protocol
 from albert_tf.web import app as app_lib
-from albert_tf.web import middleware, protocol
 from albert_tf.web import server as server_lib
 from albert_tf.web import settings as settings_lib
 
@@ -88,7 +88,7 @@ def running(
       **settings: what differs from the defaults; the rate is not limited.
     """
     settings = {"requests_per_second": 100_000, **settings}
-    with server_lib.listen("127.0.0.1", 0) as listening:
+    with address.listen("127.0.0.1", 0) as listening:
         server = Server(listening.getsockname()[1])
         app = app_lib.create(
             load,

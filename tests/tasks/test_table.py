@@ -172,6 +172,14 @@ def test_a_missing_column_names_its_setting(tmp_path):
         read(task(), tmp_path)
 
 
+@pytest.mark.parametrize("ending", ["tsv", "csv"])
+def test_an_empty_table_is_told_what_it_begins_with(tmp_path, ending):
+    path = tmp_path / f"train.{ending}"
+    path.write_text("\n")
+    with pytest.raises(ValueError, match="train.* is empty; the first line must name"):
+        read(task(train_file=path.name), tmp_path)
+
+
 GOOD = {
     "tsv": ("text\tlabel", "a\tx", "b\ty"),
     "csv": ("text,label", "a,x", "b,y"),

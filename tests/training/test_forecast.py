@@ -16,10 +16,12 @@ class _Run:
         self.now, self.lines, self.beat = 0.0, [], -1
         monkeypatch.setattr(forecast.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(forecast, "_INTERVAL", 0.001)
-        self.shown = []
+        self.shown, self.steps = [], set()
 
     def forecast(self, config, flops=(0.0,), peak=0.0):
-        log = types.SimpleNamespace(say=self.lines.append, show=self._show)
+        log = types.SimpleNamespace(
+            say=self.lines.append, show=self._show, show_step=self.steps.add
+        )
         heartbeat = types.SimpleNamespace(numpy=lambda: self.beat)
         split = stages.split(config)
         meter = throughput.Meter(flops, peak)
@@ -51,6 +53,19 @@ def test_the_rest_follows_from_the_steps_after_compilation(monkeypatch):
     with found.steps(stage, 11):
         pass
     assert len(run.lines) == 2
+
+
+def test_the_bar_shows_the_steps_before_the_first_row(monkeypatch):
+    run = _Run(monkeypatch)
+    (stage,), found = run.forecast(small_run.small_config("train.num_steps=100"))
+    with found.steps(stage, 40):
+        run.advance(1.0, 2)
+        run.beat = 2 * 7 + 1  # the eighth step of the loop
+        for _ in range(2000):
+            if 47 in run.steps:
+                break
+            forecast.threading.Event().wait(0.001)
+    assert run.steps == {41, 47}
 
 
 def test_a_loop_of_one_step_leaves_it_to_the_next(monkeypatch):

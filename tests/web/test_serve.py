@@ -1,9 +1,7 @@
 """The server: its answers, alone and in batches, and its error messages."""
 
 import concurrent.futures
-import errno
 import json
-import os
 import re
 import signal
 import socket
@@ -17,8 +15,7 @@ import tensorflow as tf
 
 from albert_tf import serve
 from albert_tf.inference import signatures
-from albert_tf.web import model, page, schemas
-from albert_tf.web import server as server_lib
+from albert_tf.web import address, model, page, schemas
 from tests.support import binaries, fine_tuned, small_serving, web_server
 
 TEXTS = [
@@ -317,6 +314,23 @@ def test_bad_bodies_are_answered_in_words(pretrained, sent, status, message):
     assert message in reply.json["error"]
     assert len(reply.body) < 1000
     assert pretrained.send("POST", "/v1/fill-mask", MASKED).status == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("classification", 'examples[0] must be an object such as {"text": "…"}'),
+        ("span", 'such as {"question": "…", "context": "…"}; received \'a lake\''),
+        ("multiple_choice", '"context": "…", "options": ["…", "…"]}; received'),
+    ],
+)
+def test_a_text_in_place_of_an_object_is_told_its_fields(kind, message):
+    name = BODIES[kind][0]
+    signature = next(one for one in schemas.ENDPOINTS if one.name == name).signature
+    with web_server.running(lambda: {signature: upper}) as server:
+        reply = server.send("POST", f"/v1/{name}", body(examples=["a lake"]))
+    assert reply.status == 422
+    assert message in reply.json["error"]
 
 
 def test_a_body_of_unknown_size_is_cut_off_too(pretrained):
@@ -618,11 +632,21 @@ def test_the_binary_finishes_requests_and_ends(saved_model, number):
         assert probe.connect_ex(("127.0.0.1", server.port)) != 0
 
 
-def test_a_port_in_use_is_refused_in_a_line(saved_model, capsys):
-    with server_lib.listen("127.0.0.1", 0) as listening:
+def test_a_port_in_use_is_refused_before_tensorflow_is_imported(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    program = (
+        "import sys; from albert_tf import serve; from tests.support import binaries\n"
+        "try: binaries.run(serve, *sys.argv[1:])\n"
+        "finally: print('tensorflow' in sys.modules)"
+    )
+    with address.listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
-        assert server_lib.url_of(listening) == f"http://127.0.0.1:{port}"
-        error = binaries.error_of(
-            capsys, serve, f"--saved_model={saved_model}", f"--port={port}"
+        assert address.url_of(listening) == f"http://127.0.0.1:{port}"
+        given = [f"--saved_model={tmp_path}", f"--port={port}"]
+        done = subprocess.run(
+            [sys.executable, "-c", program, *given], capture_output=True, text=True
         )
-    assert f"received 127.0.0.1 and {port}: {os.strerror(errno.EADDRINUSE)}" in error
+    assert done.stdout == "False\n"
+    assert done.stderr == (
+        f"error: port {port} of 127.0.0.1 is in use; pass another --port\n"
+    )
