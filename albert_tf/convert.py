@@ -77,6 +77,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list(
         "labels", [], "Names of the classes, if the format has none.", flag_values
     )
+    flags.DEFINE_bool(
+        "list_weights",
+        False,
+        "Prints a line for each weight: its names, its shape, and how it is stored.",
+        flag_values,
+    )
     flags.DEFINE_string(
         "config",
         "",
@@ -127,7 +133,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         card = model_facts.writer(
             named, str(target), flag_values.license, flag_values.weights
         )
-        lines = conversion.convert(str(source), str(target), options, card)
+        lines = conversion.convert(
+            str(source), str(target), options, card, flag_values.list_weights
+        )
     print("\n".join(lines))
     name, folder = target
     if name == formats.NATIVE:

@@ -36,7 +36,7 @@ def read(
     Args:
       path: its folder, or its prefix.
       options: the vocabulary; its own, vocab.txt, is not a SentencePiece model.
-      report: gets a line for each weight.
+      report: gets the number of weights, and what is ignored.
 
     Raises:
       ValueError: it is damaged, or of another architecture.

@@ -49,7 +49,7 @@ def write(
       model: what to write.
       folder: an empty one.
       recipe: the settings that a run has and the model has not.
-      report: gets a line for each weight, and for what has no counterpart.
+      report: gets the number of weights, and what has no counterpart.
 
     Raises:
       ValueError: the format has no such model.
@@ -65,6 +65,7 @@ def convert(
     target: str,
     options: portable.ReadOptions,
     add_card: Callable[[portable.PortableModel, str], None] = lambda *_: None,
+    list_weights: bool = False,
 ) -> list[str]:
     """Converts a model; the target appears complete or not at all.
 
@@ -73,16 +74,18 @@ def convert(
       target: FORMAT:DIRECTORY.
       options: what the user specifies of the source.
       add_card: adds a model card to the written directory.
+      list_weights: whether each weight has a line.
 
     Returns:
-      Lines that list every weight that was moved, and what has no counterpart.
+      Lines with the number of weights, and with what is omitted, computed or has no
+      counterpart.
 
     Raises:
       ValueError: the source is damaged or of another architecture, or the target
         cannot hold it.
     """
     (source_format, path), (target_format, folder) = formats.locate(source, target)
-    report = weight_map.ConversionReport()
+    report = weight_map.ConversionReport(list_weights)
     report.say(f"from {source}:")
     model = READERS[source_format](path, options, report)
     report.say(f"to {target}:")

@@ -30,7 +30,7 @@ def read(
     Args:
       path: the folder.
       options: what the user specifies.
-      report: gets a line for each weight.
+      report: gets the number of weights, and what is ignored.
 
     Raises:
       ValueError: it is damaged, or of another architecture.
@@ -82,7 +82,7 @@ def write(
     Args:
       model: what to write; of "answerable_span" only the encoder has a counterpart.
       folder: an empty one.
-      report: gets a line for each weight, and for what has no counterpart.
+      report: gets the number of weights, and what has no counterpart.
 
     Raises:
       ValueError: the library has no such model.

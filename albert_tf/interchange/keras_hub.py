@@ -51,7 +51,7 @@ def read(
     Args:
       path: the folder, local.
       options: what the user specifies.
-      report: gets a line for each weight.
+      report: gets the number of weights, and what is ignored.
 
     Raises:
       ValueError: it is damaged, or of another architecture.
@@ -91,7 +91,7 @@ def write(
       model: what to write; of heads other than those of texts only the encoder has a
         counterpart, and sentence order has none.
       folder: an empty one, local.
-      report: gets a line for each weight, and for what has no counterpart.
+      report: gets the number of weights, and what has no counterpart.
 
     Raises:
       ValueError: the library has no such model.

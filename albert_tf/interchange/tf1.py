@@ -33,7 +33,7 @@ def read(
     Args:
       path: its folder, or its prefix such as FOLDER/model.ckpt-best.
       options: vocabulary, head and labels, which the format does not specify.
-      report: gets a line for each weight.
+      report: gets the number of weights, and what is ignored.
 
     Raises:
       ValueError: it is damaged, or of another architecture.
@@ -89,7 +89,7 @@ def write(
     Args:
       model: what to write.
       folder: an empty one.
-      report: gets a line for each weight.
+      report: gets the number of weights, and what is ignored.
 
     Raises:
       ValueError: the original has no such model.

@@ -54,8 +54,10 @@ class Entry(NamedTuple):
 class ConversionReport:
     """Lines that describe what a conversion did."""
 
-    def __init__(self):
+    def __init__(self, list_weights: bool = False):
+        """With `list_weights` each weight has a line too."""
         self.lines: list[str] = []
+        self._list_weights = list_weights
 
     def say(self, line: str) -> None:
         """Adds a line."""
@@ -75,9 +77,16 @@ class ConversionReport:
         shape: Sequence[int],
         transform: Transform = Transform.SAME,
     ) -> None:
-        """Adds the line of a weight that was moved."""
+        """Adds the line of a weight that was moved, if they are listed."""
+        if not self._list_weights:
+            return
         note = "" if transform is Transform.SAME else f", {transform.value}"
         self.say(f"  {source} -> {target} {list(shape)}{note}")
+
+    def sum_up(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Adds the line of all weights that were moved."""
+        size = sum(value.size for value in weights.values())
+        self.say(f"  {len(weights)} weights, {size:,} parameters")
 
 
 class Ignored(NamedTuple):
@@ -103,7 +112,7 @@ def to_native(
       shapes: native shapes by native name.
       path: of the file, for errors.
       ignored: what else the file may hold.
-      report: gets a line for every weight.
+      report: gets the number of weights, and those that are ignored.
 
     Raises:
       ValueError: a weight is missing, unknown, of another shape or not a number.
@@ -147,19 +156,21 @@ def to_native(
             weights[entry.native], shapes[entry.native]
         )
         report.moved(entry.external, entry.native, value.shape, entry.transform)
+    report.sum_up(weights)
     return weights
 
 
 def to_external(
     entries: Sequence[Entry], native: Mapping[str, np.ndarray], report: ConversionReport
 ) -> dict[str, np.ndarray]:
-    """Native weights by external names; `report` gets a line for each."""
+    """Native weights by external names; `report` gets their number."""
     external = {}
     for entry in entries:
         external[entry.external] = entry.to_external(native[entry.native])
         report.moved(
             entry.native, entry.external, native[entry.native].shape, entry.transform
         )
+    report.sum_up(external)
     return external
 
 

@@ -83,7 +83,8 @@ def assert_close(found, expected):
 
 
 def convert_quietly(source, target, **options) -> list[str]:
-    return conversion.convert(source, target, portable.ReadOptions(**options))
+    given = portable.ReadOptions(**options)
+    return conversion.convert(source, target, given, list_weights=True)
 
 
 # ---- The original ----
@@ -624,9 +625,15 @@ def test_locations_that_are_none_are_refused(location, message):
         convert_quietly(location, "run:there")
 
 
-def test_the_command_prints_every_weight(tmp_path, capsys):
+def test_the_command_prints_the_number_of_weights_or_each_of_them(tmp_path, capsys):
     run = small_task.write_pretrained(tmp_path / "run")
     binaries.run(convert, f"--from=run:{run}", f"--to=hf:{run}-hf")
+    lines = capsys.readouterr().out.splitlines()
+    assert not any(" -> " in line for line in lines)
+    assert re.fullmatch(r"  \d\d weights, [\d,]+ parameters", lines[3]), lines
+    assert len(lines) == 5, lines
+    names = f"--from=run:{run}", f"--to=hf:{run}-listed"
+    binaries.run(convert, *names, "--list_weights")
     assert "encoder/pooler/kernel -> albert.pooler.weight [12, 12], transposed" in (
         capsys.readouterr().out
     )
