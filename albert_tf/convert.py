@@ -139,8 +139,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     print("\n".join(lines))
     name, folder = target
     if name == formats.NATIVE:
-        flag = f"--model_dir={folder}"
-        print(cli.next_command("albert_tf.export", flag, "--output_dir=saved_model"))
+        print(cli.next_export(folder))
     else:
         print(f"{folder} is complete")
 

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, files
+from albert_tf.core import cli, files, other_formats
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 
@@ -141,6 +141,7 @@ def _check(flag_values: flags.FlagValues, output_dir: str) -> None:
             "--output_dir must be a local directory for --form=openvino, which is the "
             f"only one that OpenVINO writes; received {output_dir}"
         )
+    other_formats.refuse(model_dir)
     if not any(files.exists(os.path.join(model_dir, name)) for name in _RUN_FILES):
         raise ValueError(
             "--model_dir must be a directory that albert_tf.pretrain or "

@@ -123,9 +123,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 )
             results = fine_tune(config, model_dir, flag_values.seeds)
     lines = results_writer.summary_lines(results)
-    command = cli.next_command(
-        "albert_tf.export", f"--model_dir={model_dir}", "--output_dir=saved_model"
-    )
+    command = cli.next_export(model_dir)
     closing = (
         f"results are in {model_dir}. {results_writer.best_line(results)}{command}"
     )

@@ -142,9 +142,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     score = ""
     if best:
         score = f"Best {name} {best['metric']:.4f}, at step {best['step']:,}. "
-    command = cli.next_command(
-        "albert_tf.export", f"--model_dir={model_dir}", "--output_dir=saved_model"
-    )
+    command = cli.next_export(model_dir)
     print(f"{model_dir} is complete. {score}{command}")
 
 

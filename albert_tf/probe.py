@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, files
+from albert_tf.core import cli, files, other_formats
 from albert_tf.data import schema
 from albert_tf.inference import saved_model_dir
 from albert_tf.probing import published, settings, suites
@@ -102,6 +102,7 @@ def _check_model(flag_values: flags.FlagValues) -> None:
                 "computes as it was exported"
             )
         return
+    other_formats.refuse(model)
     is_run = files.exists(os.path.join(model, schema.CONFIG_FILE))
     if not is_run and not files.exists(f"{model}.index"):
         raise ValueError(

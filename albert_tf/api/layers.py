@@ -4,15 +4,16 @@ Shapes: B batch, S sequence, H hidden.
 """
 
 import dataclasses
-import os
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.api import arguments
 from albert_tf.core import config as config_lib
 from albert_tf.model import compute as compute_lib
 from albert_tf.model import encoder as encoder_lib
+from albert_tf.model import features as features_lib
 from albert_tf.model import stateless_random
 from albert_tf.serving import load
 
@@ -64,6 +65,15 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.encoder(ids, ids, ids)
         super().build(input_shape)
 
+    def __call__(self, inputs, *args, **kwargs) -> Any:
+        """Checks the inputs, and calls the layer.
+
+        Raises:
+          ValueError: some are missing, or they are packed rows.
+        """
+        features_lib.require(inputs, INPUTS)
+        return super().__call__(inputs, *args, **kwargs)
+
     def call(self, inputs, training: bool | None = None) -> dict[str, tf.Tensor]:
         """Encodes a batch.
 
@@ -109,7 +119,7 @@ def load_encoder(
     Raises:
       ValueError: there is no such run, or its files do not match.
     """
-    loaded, _ = load.load_encoder(os.fspath(path), checkpoint, weights)
+    loaded, _ = load.load_encoder(arguments.path_of(path, "path"), checkpoint, weights)
     layer = EncoderLayer(loaded.config, compute_dtype=compute_dtype)
     layer.build(None)
     layer.encoder.set_weights(loaded.get_weights())

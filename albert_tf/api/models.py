@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from albert_tf.api import arguments
 from albert_tf.checkpoints import run_vocab
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
+from albert_tf.core import config_io, files, other_formats
 from albert_tf.data import schema
+from albert_tf.finetuning import results_reader
 from albert_tf.inference import saved_model, saved_model_dir, signatures
 from albert_tf.probing import probe, settings, suites
 from albert_tf.serving import load as serving_load
@@ -47,7 +49,7 @@ def load(
     Raises:
       ValueError: there is no such model, or an argument does not suit it.
     """
-    path = os.fspath(path)
+    path = arguments.path_of(path, "path")
     if saved_model_dir.is_saved_model(path):
         if compute_dtype or checkpoint or weights != config_lib.WEIGHTS[0]:
             raise ValueError(
@@ -55,14 +57,7 @@ def load(
                 f"model, which has them since its export; received them for {path}"
             )
         return Model(path, saved_model.load(path))
-    if not files.exists(os.path.join(path, schema.CONFIG_FILE)) and not files.exists(
-        os.path.join(path, schema.SEEDS_FILE)
-    ):
-        raise ValueError(
-            "the path must be the directory of a run or of an exported model; "
-            f"{path} has neither {schema.CONFIG_FILE} nor a SavedModel. Convert models "
-            "of other libraries with albert_tf.convert first"
-        )
+    _require_run(path)
     module, _ = serving_load.load_serving(
         path, checkpoint, compute_dtype, weights=weights
     )
@@ -79,16 +74,29 @@ def load_tokenizer(path: str) -> tokenizer_lib.Tokenizer:
     Raises:
       ValueError: there is no vocabulary.
     """
-    path = os.fspath(path)
+    path = arguments.path_of(path, "path")
     if not files.is_folder(path):
         return tokenizer_lib.Tokenizer.from_file(path, lower_case=True)
     extra = os.path.join(path, saved_model_dir.EXTRA)
     folder = extra if saved_model_dir.is_saved_model(path) else path
+    _require_run(folder)
+    folder = results_reader.best_folder(folder)
     config = config_io.read(os.path.join(folder, schema.CONFIG_FILE))
     run_vocab.check(folder)
     return tokenizer_lib.Tokenizer.from_file(
         os.path.join(folder, schema.VOCAB_FILE), config.data.lower_case
     )
+
+
+def _require_run(path: str) -> None:
+    """Raises ValueError if the directory `path` holds no run."""
+    other_formats.refuse(path)
+    names = (schema.CONFIG_FILE, schema.SEEDS_FILE)
+    if not any(files.exists(os.path.join(path, name)) for name in names):
+        raise ValueError(
+            "the path must be the directory of a run or of an exported model; "
+            f"{path} has neither {schema.CONFIG_FILE} nor a SavedModel"
+        )
 
 
 class Model:
@@ -121,23 +129,21 @@ class Model:
           top_k: number of candidates.
 
         Returns:
-          For each text a dict of `text` and `masks`: for each mask a list of dicts of
-          `token` ("▁" marks the beginning of a word) and `probability`, best first.
+          For each text a dict of `text`; `filled`, the text with the best pieces; and
+          `masks`: for each mask a list of dicts of `token` (a piece of the vocabulary;
+          "▁" marks the beginning of a word) and `probability`, best first.
 
         Raises:
           ValueError: a text has no [MASK] or one beyond the end of the model's input,
             or the model has no such head.
         """
+        if not isinstance(top_k, int) or top_k < 1:
+            raise ValueError(f"top_k must be an integer from 1 on; received {top_k!r}")
 
-        def fill(call, texts: Sequence[str]) -> list[Answer]:
-            for one in texts:
-                saved_model.check_mask(one)
-            answers = saved_model.fill_masks(call, texts, top_k)
-            for answer in answers:
-                saved_model.check_found(answer)
-            return answers
+        def fill(call, texts: Sequence[Sequence[str]]) -> list[Answer]:
+            return saved_model.fill_all(call, [one for (one,) in texts], top_k)
 
-        return self._ask("fill_mask", fill, text)
+        return self._ask("fill_mask", fill, text, "a text", 1, 1)
 
     def embed(self, text: str | Sequence[str], pooling: str = "mean") -> np.ndarray:
         """Computes embeddings.
@@ -158,27 +164,25 @@ class Model:
                 f"pooling must be one of {', '.join(POOLINGS)}; received {pooling!r}"
             )
 
-        def encode(call, texts: Sequence[str]) -> list[np.ndarray]:
-            return list(getattr(saved_model.embed(call, texts), pooling))
+        def encode(call, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+            embeddings = saved_model.embed(call, [one for (one,) in texts])
+            return list(getattr(embeddings, pooling))
 
-        found = self._ask("encode", encode, text)
+        found = self._ask("encode", encode, text, "a text", 1, 1, method="embed")
         return found if isinstance(text, str) else np.array(found, np.float32)
 
     def sentence_order(self, pair: Any) -> Any:
-        """Computes how probably two texts are in this order.
+        """Computes how probably two texts are in the order in which they are given.
 
         Args:
-          pair: two texts, or a list of such pairs.
+          pair: a tuple of two texts, or a list of such pairs.
 
         Returns:
-          For each pair a dict of `first`, `second` and `probability`.
+          For each pair a dict of `first`, `second` and `probability`, that in the
+          document `first` came directly before `second` rather than after it.
         """
-        return self._ask(
-            "sentence_order",
-            saved_model.sentence_orders,
-            pair,
-            is_one=_is_fields(pair),
-        )
+        ask = saved_model.sentence_orders
+        return self._ask("sentence_order", ask, pair, "two texts", 2, 2)
 
     def classify(self, example: Any) -> Any:
         """Finds classes, or numbers where the model was trained on numbers.
@@ -252,38 +256,50 @@ class Model:
         if isinstance(pairs, str):
             found = suites.read(pairs, pairs_per_paradigm)
         else:
-            found = [suites.Pair("pairs", "", good, bad) for good, bad in pairs]
+            what = "a grammatical and an ungrammatical sentence"
+            given = arguments.examples_of(pairs, "probe", what, 2, 2).texts
+            found = [suites.Pair("pairs", "", good, bad) for good, bad in given]
         scorer = token_scorer.load_scorer(self.path).scorer
         return probe.probe(scorer, found, metric)
 
     def _ask_form(self, name: str, example: Any) -> Any:
         form = signatures.FORMS[name]
-
-        def ask(call, examples: Sequence[Any]) -> list[Answer]:
-            fields = [[one] if isinstance(one, str) else list(one) for one in examples]
-            for one in fields:
-                signatures.check(form, one)
-            return form.ask(call, fields)
-
-        return self._ask(name, ask, example, is_one=_is_fields(example))
+        return self._ask(name, form.ask, example, form.fields, form.least, form.most)
 
     def _ask(
         self,
         name: str,
         ask: Callable[[Any, Sequence[Any]], list[Any]],
-        examples: Any,
-        is_one: bool | None = None,
+        given: Any,
+        what: str,
+        least: int,
+        most: int | None,
+        method: str = "",
     ) -> Any:
-        """Returns the answer of one example, or those of a list in its order."""
+        """Returns the answer of one example, or those of a list in its order.
+
+        Args:
+          name: of the signature.
+          ask: maps the signature and a batch of examples to answers.
+          given: what the method was called with, and the next three as
+            `arguments.examples_of` takes them.
+          what: an example.
+          least: its minimum number of texts.
+          most: its maximum number of texts.
+          method: the name of the method, if it is not that of the signature.
+        """
         if name not in self.signatures:
             raise ValueError(
                 f"the model must have the signature {name}; {self.path} has "
                 f"{', '.join(self.signatures)}"
             )
         call = self._loaded.signatures[name]
-        if is_one or (is_one is None and isinstance(examples, str)):
-            return ask(call, [examples])[0]
-        lengths = [sum(map(len, _as_fields(example))) for example in examples]
+        examples, is_single = arguments.examples_of(
+            given, method or name, what, least, most
+        )
+        if is_single:
+            return ask(call, examples)[0]
+        lengths = [sum(map(len, texts)) for texts in examples]
         order = sorted(range(len(examples)), key=lengths.__getitem__)
         answers: list[Any] = [None] * len(examples)
         for first in range(0, len(order), _BATCH_SIZE):
@@ -292,12 +308,3 @@ class Model:
             for number, answer in zip(numbers, found, strict=True):
                 answers[number] = answer
         return answers
-
-
-def _is_fields(example: Any) -> bool:
-    """Returns whether this is one example: a text, or a tuple of texts."""
-    return isinstance(example, str | tuple)
-
-
-def _as_fields(example: Any) -> Sequence[str]:
-    return [example] if isinstance(example, str) else example

@@ -1,10 +1,10 @@
 """Models to train in one's own loop, and the batches of records."""
 
-import os
 from collections.abc import Iterable
 
 import tensorflow as tf
 
+from albert_tf.api import arguments
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.data import input_pipeline
@@ -25,14 +25,16 @@ def load_config(path: str = "", overrides: Iterable[str] = ()) -> config_lib.Con
     Raises:
       ValueError: there is no such recipe, or a setting is unknown or wrong.
     """
-    return config_io.load(os.fspath(path), overrides)
+    return config_io.load(arguments.path_of(path, "path"), overrides)
 
 
 def build_model(config: config_lib.Config) -> pretraining_model.PretrainingModel:
     """Builds the pre-training model of a recipe with all its variables.
 
-    It is a `tf_keras.Model`, called with a batch of `read_batches`; `model.encoder` is
-    its encoder. The weights are drawn from `train.seed`.
+    It is a `tf_keras.Model`; `model.encoder` is its encoder. `model.scores(batch)`
+    takes any batch of `read_batches`, and `model(batch)`, which also returns each
+    layer, those of records made with `data.pack_sequences=0`. The weights are drawn
+    from `train.seed`.
     """
     return pretraining_model.build_pretraining_model(
         config.model, config.train.seed, pretraining_model.compute_form(config.train)
@@ -43,14 +45,14 @@ def read_batches(data_dir: str, config: config_lib.Config) -> tf.data.Dataset:
     """Returns the batches of a run with this recipe: infinite, shuffled, masked.
 
     Args:
-      data_dir: records of data_prep.create_pretraining_data.
-      config: the recipe; `train.batch_size` rows a batch.
+      data_dir: records of data_prep.create_pretraining_data, such as "records/128".
+      config: the recipe; `train.batch_size` rows a batch. Not of its stages.
 
     Raises:
       ValueError: there are no records, or they do not suit the recipe.
     """
-    data_dir = os.fspath(data_dir)
-    manifest = manifest_lib.read_manifest(data_dir)
+    data_dir = arguments.path_of(data_dir, "data_dir")
+    manifest = manifest_lib.read_manifest(data_dir, "data_dir")
     manifest_lib.check_manifest(data_dir, manifest, config)
     input_fn = input_pipeline.train_input_fn(data_dir, manifest, config, 0)
     return strategies.whole_dataset(input_fn)

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import app, flags, logging
 
-from albert_tf.core import command_line, failures, files, tensorflow_console
+from albert_tf.core import (
+    command_line,
+    failures,
+    files,
+    other_formats,
+    provenance,
+    tensorflow_console,
+)
 
 
 def run(
@@ -67,6 +74,18 @@ def next_command(module: str, *arguments: str) -> str:
     return f"Next: {shlex.join(['python', '-m', module, *arguments])}"
 
 
+def next_export(model_dir: str) -> str:
+    """Returns a sentence with the command that exports a run to NAME_model.
+
+    Args:
+      model_dir: the directory of the run, whose name is NAME; local or remote.
+    """
+    output_dir = f"{provenance.name_of(model_dir)}_model"
+    return next_command(
+        "albert_tf.export", f"--model_dir={model_dir}", f"--output_dir={output_dir}"
+    )
+
+
 def refuse_arguments(argv: Sequence[str]) -> None:
     """Raises a ValueError if the command line has an argument that is not a flag.
 
@@ -112,11 +131,15 @@ def require_extra(extra: str, *packages: str) -> None:
 def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
     """Raises ValueError if a flag names neither a directory nor a checkpoint's prefix.
 
+    So it does for a model of another library.
+
     Args:
       flag_values: the parsed flags.
       name: of the flag; an empty path is ignored.
     """
     path = getattr(flag_values, name)
+    if path:
+        other_formats.refuse(path)
     if path and not (files.is_folder(path) or files.exists(f"{path}.index")):
         raise ValueError(
             f"--{name} must be the directory of a run, or the prefix of a checkpoint "

@@ -13,7 +13,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files, recipes, setting_types, short_repr, strict_json
+from albert_tf.core import (
+    files,
+    other_formats,
+    recipes,
+    setting_types,
+    short_repr,
+    strict_json,
+)
 
 # Settings of before that have another name now: old key -> new key, and the new words
 # for values that changed too. Files with the old names are still read.
@@ -64,8 +71,8 @@ def read(path: str) -> config_lib.Config:
       path: local or remote.
 
     Raises:
-      ValueError: it is damaged, or holds an unknown key or a wrong value; names the
-        path.
+      ValueError: it is damaged, holds an unknown key or a wrong value, or is of a
+        model of another library; names the path.
       OSError: a local file cannot be read.
       tf.errors.OpError: a remote file cannot be read.
     """
@@ -73,6 +80,7 @@ def read(path: str) -> config_lib.Config:
     try:
         return from_dict(values)
     except ValueError as error:
+        other_formats.refuse(os.path.dirname(path))
         raise ValueError(f"{path}: {error}") from error
 
 

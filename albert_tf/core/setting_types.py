@@ -110,7 +110,7 @@ def _check_scalar(key: str, value: Any, type_: Any) -> Any:
 
 
 def unknown(key: str, known: Sequence[str]) -> str:
-    """Returns the error for a setting that does not exist, with the nearest that does.
+    """Returns the error for a setting that does not exist; names one that is near.
 
     Args:
       key: what was given.
@@ -118,14 +118,13 @@ def unknown(key: str, known: Sequence[str]) -> str:
     """
     by_last_part = {name.rpartition(".")[2]: name for name in known}
     compared = key[:_MAX_NAME_CHARACTERS]
-    close = difflib.get_close_matches(compared, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(compared, known, n=1)
     if not close:
-        last = difflib.get_close_matches(
-            compared.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.0
-        )
-        close = [by_last_part[last[0]]]
-    received = short_repr.shown(key)
-    return f"unknown setting {received}; the nearest valid one is {close[0]!r}"
+        last = compared.rpartition(".")[2]
+        names = difflib.get_close_matches(last, list(by_last_part), n=1)
+        close = [by_last_part[name] for name in names]
+    nearest = f"the nearest valid one is {close[0]!r}" if close else "none is like it"
+    return f"unknown setting {short_repr.shown(key)}; {nearest}"
 
 
 def _parse_weights(key: str, parts: Sequence[str]) -> dict[str, Any]:

@@ -30,10 +30,14 @@ _ACCELERATORS = (
 )
 
 
-def install() -> None:
-    """Lets the first import of TensorFlow print a line, and removes its noise."""
+def install(is_command: bool = True) -> None:
+    """Removes the noise of the first import of TensorFlow.
+
+    Args:
+      is_command: whether to print a line that it is loaded.
+    """
     if _MODULE not in sys.modules:
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _Finder(is_command))
 
 
 def log_level() -> str:
@@ -51,6 +55,9 @@ def log_level() -> str:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds TensorFlow, once."""
 
+    def __init__(self, is_command: bool):
+        self._is_command = is_command
+
     def find_spec(
         self,
         fullname: str,
@@ -64,7 +71,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         spec = importlib.util.find_spec(fullname)
         loader = spec.loader if spec else None
         if spec is not None and type(loader) is importlib.machinery.SourceFileLoader:
-            print("loading TensorFlow, a few seconds", file=sys.stderr, flush=True)
+            if self._is_command:
+                print("loading TensorFlow, a few seconds", file=sys.stderr, flush=True)
             os.environ.setdefault(_LEVEL, log_level())
             spec.loader = _Loader(loader.name, loader.path)
         return spec

@@ -20,6 +20,9 @@ _NEEDED_DATA = (
     "seed",
 )
 
+# Names in a directory without a manifest, of which some may be directories of records.
+_MOST_LOOKED_AT = 100
+
 
 def read_manifest(data_dir: str, setting: str = "--data_dir") -> schema.Manifest:
     """Reads the manifest of a directory of records.
@@ -35,7 +38,7 @@ def read_manifest(data_dir: str, setting: str = "--data_dir") -> schema.Manifest
     if not files.exists(path):
         raise ValueError(
             f"{setting} must hold records and their {schema.MANIFEST_FILE}; "
-            f"{path} does not exist. Make them with data_prep.create_pretraining_data"
+            f"{path} does not exist. {_advice(data_dir)}"
         )
     values = strict_json.load(path)
     try:
@@ -44,6 +47,15 @@ def read_manifest(data_dir: str, setting: str = "--data_dir") -> schema.Manifest
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return manifest
+
+
+def _advice(data_dir: str) -> str:
+    """Returns what to do about a directory without a manifest."""
+    for name in files.names(data_dir)[:_MOST_LOOKED_AT]:
+        path = os.path.join(data_dir, name)
+        if files.exists(os.path.join(path, schema.MANIFEST_FILE)):
+            return f"Give the directory of some records, such as {path}"
+    return "Make them with data_prep.create_pretraining_data"
 
 
 def _check_settings(manifest: schema.Manifest) -> None:

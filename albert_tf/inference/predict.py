@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from albert_tf.core import files
 from albert_tf.inference import embeddings, saved_model, signatures
-from albert_tf.tokenization import tokenizer
 
 # If a SavedModel has several, the first of these is the default.
 SIGNATURES = ("fill_mask", "sentence_order", "encode", *signatures.FORMS)
@@ -118,36 +117,10 @@ def read_examples(form: signatures.Form, path: str) -> Iterator[list[str]]:
     return (fields for _, fields in _examples(form, (), path))
 
 
-def _fill_masks(signature, texts: Sequence[str], top_k: int) -> list[dict[str, Any]]:
-    """Returns candidates for each [MASK], as `saved_model.fill_masks` does.
-
-    Raises:
-      ValueError: a text has no [MASK], or one beyond the end of the model's input.
-    """
-    for text in texts:
-        saved_model.check_mask(text)
-    answers = saved_model.fill_masks(signature, texts, top_k)
-    for answer in answers:
-        saved_model.check_found(answer)
-    return answers
-
-
-def _word(candidate: dict[str, Any]) -> str:
-    # A lone "▁" is a piece too: the beginning of a word without its characters.
-    return candidate["token"].replace("▁", "") or "▁"
-
-
-def _filled_text(answer: dict[str, Any]) -> str:
-    text = answer["text"]
-    for candidates in answer["masks"]:
-        text = text.replace(tokenizer.MASK, _word(candidates[0]), 1)
-    return text
-
-
 def _show_filled(answer: dict[str, Any]) -> str:
-    lines = [answer["text"], f"  -> {_filled_text(answer)}"]
+    lines = [answer["text"], f"  -> {answer['filled']}"]
     for candidates in answer["masks"]:
-        shown = (f"{_word(c)} {c['probability']:.3f}" for c in candidates)
+        shown = (f"{saved_model.word_of(c)} {c['probability']:.3f}" for c in candidates)
         lines.append(f"     {', '.join(shown)}")
     return "\n".join(lines)
 
@@ -171,7 +144,8 @@ def _forms(top_k: int) -> dict[str, signatures.Form]:
     """Returns how each signature is called."""
 
     def fill(signature, examples):
-        return _fill_masks(signature, [fields[0] for fields in examples], top_k)
+        texts = [fields[0] for fields in examples]
+        return saved_model.fill_all(signature, texts, top_k)
 
     def encode(signature, examples):
         return saved_model.encodings(signature, [fields[0] for fields in examples])

@@ -69,6 +69,33 @@ def fill_masks(signature, texts: Sequence[str], top_k: int) -> list[dict[str, An
     return answers
 
 
+def fill_all(signature, texts: Sequence[str], top_k: int) -> list[dict[str, Any]]:
+    """Returns candidates for each [MASK], and the texts with the best ones.
+
+    Returns:
+      As `fill_masks`, and `filled` besides.
+
+    Raises:
+      ValueError: a text has no [MASK], or one beyond the end of the model's input.
+    """
+    for text in texts:
+        check_mask(text)
+    answers = []
+    for answer in fill_masks(signature, texts, top_k):
+        check_found(answer)
+        filled = answer["text"]
+        for candidates in answer["masks"]:
+            filled = filled.replace(tokenizer.MASK, word_of(candidates[0]), 1)
+        answers.append({"text": answer["text"], "filled": filled, **answer})
+    return answers
+
+
+def word_of(candidate: dict[str, Any]) -> str:
+    """Returns the characters of a candidate of `fill_masks`."""
+    # A lone "▁" is a piece too: the beginning of a word without its characters.
+    return candidate["token"].replace("▁", "") or "▁"
+
+
 def sentence_orders(signature, pairs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Returns dicts of `first`, `second` and `probability` that this is their order."""
     found = signature(

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Mapping
 
-from albert_tf.core import files, provenance, strict_json
+from albert_tf.core import files, other_formats, provenance, strict_json
 from albert_tf.data import schema
 
 # The second is text, the third is of models over 2 GB.
@@ -67,6 +67,7 @@ def check(path: str) -> None:
     """Raises ValueError if the directory `path` holds no SavedModel."""
     if is_saved_model(path):
         return
+    other_formats.refuse(path)
     rule = f"--saved_model must be a SavedModel; {path}"
     if _is_run(path):
         raise ValueError(

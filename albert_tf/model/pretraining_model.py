@@ -10,6 +10,9 @@ from albert_tf.core import config as config_lib
 from albert_tf.devices import strategies
 from albert_tf.model import compute as compute_lib
 from albert_tf.model import encoder, pretraining_heads, stateless_random
+from albert_tf.model import features as features_lib
+
+_OF_CALL = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions")
 
 
 class PretrainingScores(NamedTuple):
@@ -59,6 +62,16 @@ class PretrainingModel(tf_keras.Model):
             initializer.child("sentence_order")
         )
 
+    def __call__(self, features, *args, **kwargs) -> PretrainingOutputs:
+        """Checks the features, and calls the model.
+
+        Raises:
+          ValueError: some are missing, or rows are packed; `scores` takes packed rows.
+        """
+        # Keras would add all arguments of `call` to an error.
+        features_lib.require(features, _OF_CALL)
+        return super().__call__(features, *args, **kwargs)
+
     def call(self, features, dropout_seed=None) -> PretrainingOutputs:
         """Runs encoder and heads.
 
@@ -91,10 +104,16 @@ class PretrainingModel(tf_keras.Model):
         Args:
           features: as in `call`; or packed rows, see `schema.model_features`.
           dropout_seed: as in `call`.
+
+        Raises:
+          ValueError: features are missing.
         """
-        packing = None
+        packing, needed = None, _OF_CALL
+        if features_lib.is_packed(features):
+            needed = (*features_lib.OF_PACKED, "segment_ids", "masked_lm_positions")
+        features_lib.require(features, needed)
         masked = features["masked_lm_positions"]
-        if "sequence_numbers" in features:
+        if features_lib.is_packed(features):
             first = features["first_positions"]
             packing = encoder.Packing(
                 features["sequence_numbers"], features["position_ids"]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer, run_vocab
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
+from albert_tf.core import config_io, files, other_formats
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
 from albert_tf.model import compute, encoder, pretraining_model, task_model
@@ -168,6 +168,7 @@ def read_run(
     """
     config_path = os.path.join(model_dir, schema.CONFIG_FILE)
     if not files.exists(config_path):
+        other_formats.refuse(model_dir)
         raise ValueError(
             "--model_dir must be a directory that albert_tf.pretrain or "
             f"albert_tf.finetune wrote; there is no {config_path}"

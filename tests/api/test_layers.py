@@ -71,3 +71,15 @@ def test_a_layer_from_its_configuration_has_the_same_initial_weights(run):
     again.build(None)
     for one, other in zip(first.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_inputs_that_the_layer_cannot_take_are_an_error(layer, batch):
+    rule = "must be called with a dict of input_ids, input_mask, segment_ids; received"
+    with pytest.raises(ValueError, match=f"{rule} input_ids, segment_ids$"):
+        layer({name: batch[name] for name in ("input_ids", "segment_ids")})
+    packed = {name: batch[name] for name in ("input_ids", "segment_ids")}
+    packed["sequence_numbers"] = batch["input_mask"]
+    with pytest.raises(ValueError, match=rf"{rule} packed rows.* pack_sequences=0$"):
+        layer(packed)
+    with pytest.raises(ValueError, match=rf"{rule} \[1, 2\]$"):
+        layer([1, 2])

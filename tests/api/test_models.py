@@ -61,6 +61,8 @@ def test_a_run_and_its_export_answer_what_predict_prints(
 def test_one_example_gives_one_answer(model):
     answer = model.fill_mask(TEXTS[0], top_k=2)
     assert [len(candidates) for candidates in answer["masks"]] == [2]
+    best = answer["masks"][0][0]["token"].replace("▁", "") or "▁"
+    assert answer["filled"] == TEXTS[0].replace("[MASK]", best)
     order = model.sentence_order(("A train", "The old city"))
     assert 0 < order["probability"] < 1
     assert model.sentence_order([("A train", "The old city")]) == [order]
@@ -112,6 +114,8 @@ def test_fine_tuned_models_answer_as_their_kind_does(tmp_path, kind, ask, exampl
     assert [set(one) for one in two] == [set(answer)] * 2
     with pytest.raises(ValueError, match="must have the signature fill_mask; .* has"):
         tuned.fill_mask(TEXTS[0])
+    with pytest.raises(ValueError, match=f"{ask} takes a .*; received 5$"):
+        getattr(tuned, ask)(5)
 
 
 def test_what_cannot_be_loaded_or_asked_is_an_error(model, exported, tmp_path):
@@ -125,6 +129,36 @@ def test_what_cannot_be_loaded_or_asked_is_an_error(model, exported, tmp_path):
         model.embed("text", pooling="max")
     with pytest.raises(ValueError, match="must have the signature classify"):
         model.classify("text")
+    (tmp_path / "albert_config.json").write_text("{}")
+    for load in (albert_tf.load, albert_tf.load_tokenizer, albert_tf.load_encoder):
+        with pytest.raises(ValueError, match=f"convert --from=tf1:{tmp_path} "):
+            load(tmp_path)
+        with pytest.raises(ValueError, match="path must be a path, .*; received None"):
+            load(None)
+
+
+@pytest.mark.parametrize(
+    ("ask", "what", "given"),
+    [
+        ("fill_mask", "a text, or a list of such examples", None),
+        ("fill_mask", "a text, or a list", [TEXTS[0], 5]),
+        ("embed", "a text, or a list", {"text": "A"}),
+        ("embed", "a text, or a list", b"A"),
+        ("sentence_order", "two texts, as a tuple, or a list", ["A lake.", "A city."]),
+        ("sentence_order", "two texts, as a tuple, or a list", "A lake."),
+        ("probe", "a grammatical and an ungrammatical sentence, as a tuple", [("A",)]),
+        ("probe", "a grammatical and an ungrammatical sentence, as a tuple", 5),
+    ],
+)
+def test_what_is_no_example_is_an_error_that_says_what_is_one(model, ask, what, given):
+    with pytest.raises(ValueError, match=f"{ask} takes {what}.*; received "):
+        getattr(model, ask)(given)
+
+
+def test_a_number_of_candidates_is_one_at_least(model):
+    for top_k in (0, "5", None):
+        with pytest.raises(ValueError, match=f"from 1 on; received {top_k!r}"):
+            model.fill_mask(TEXTS[0], top_k=top_k)
 
 
 def test_the_tokenizer_of_a_run_and_of_its_export_are_one(run, exported):

@@ -83,6 +83,7 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("batch_size=3", "the nearest valid one is 'train.batch_size'"),
         ("model.hiden_size=3", "the nearest valid one is 'model.hidden_size'"),
         ("train=3", "unknown setting 'train'"),
+        ("architectures=3", "unknown setting 'architectures'; none is like it"),
         ("train.batch_size", "must read key.sub=value; received 'train.batch_size'"),
         (
             "train.batch_size=many",

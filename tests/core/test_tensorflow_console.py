@@ -52,6 +52,18 @@ def test_what_an_import_that_fails_logs_is_shown(tmp_path):
     assert shown.startswith(f"{_LINE}E no such library\n") and "ImportError" in shown
 
 
+def test_the_package_is_as_quiet_and_prints_no_line(tmp_path):
+    source = """
+import sys
+print(os.environ['TF_CPP_MIN_LOG_LEVEL'], file=sys.stderr)
+sys.exit(0)
+"""
+    fake = _fake(tmp_path, source)
+    use = "import albert_tf; albert_tf.load"
+    assert _stderr(use, fake, CUDA_VISIBLE_DEVICES="") == (0, "3\n")
+    assert _stderr(use, fake, TF_CPP_MIN_LOG_LEVEL="1") == (0, "1\n")
+
+
 def test_the_user_sets_the_level(tmp_path):
     source = "print(os.environ['TF_CPP_MIN_LOG_LEVEL'], file=__import__('sys').stderr)"
     fake = _fake(tmp_path, source)

@@ -65,6 +65,16 @@ def test_a_folder_without_manifest_is_refused(tmp_path):
         manifest_lib.read_manifest(str(tmp_path))
 
 
+def test_the_directory_above_records_is_told_from_that_of_records(data_dir, tmp_path):
+    (tmp_path / "128").mkdir()
+    with pytest.raises(ValueError, match="Make them with data_prep.create_pretraining"):
+        manifest_lib.read_manifest(str(tmp_path))
+    shutil.copy(data_dir / "manifest.json", tmp_path / "128")
+    rule = f"data_dir must hold records .*. Give the .*, such as {tmp_path / '128'}$"
+    with pytest.raises(ValueError, match=rule):
+        manifest_lib.read_manifest(str(tmp_path), "data_dir")
+
+
 def test_a_value_of_another_type_is_named(data_dir, tmp_path):
     values = json.loads((data_dir / "manifest.json").read_text())
     for name, value, message in (

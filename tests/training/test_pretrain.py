@@ -555,4 +555,5 @@ def test_the_end_says_what_is_next_and_that_nothing_was_held_out(tmp_path, capsy
     binaries.run(pretrain, *flags, *overrides)
     said = capsys.readouterr().out
     assert "nothing was held out, so that it is not known" in said
-    assert f"Next: python -m albert_tf.export --model_dir={tmp_path / 'run'}" in said
+    export = f"albert_tf.export --model_dir={tmp_path / 'run'} --output_dir=run_model"
+    assert f"Next: python -m {export}" in said

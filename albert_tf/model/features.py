@@ -1,0 +1,35 @@
+"""Checks of the features that a model is called with."""
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+from albert_tf.core import short_repr
+
+# What packed rows have, and rows of one sequence each do not.
+OF_PACKED = ("sequence_numbers", "position_ids", "first_positions")
+
+
+def is_packed(features: Container[str]) -> bool:
+    """Returns whether features are those of packed rows."""
+    return OF_PACKED[0] in features
+
+
+def require(features: Any, names: Iterable[str]) -> None:
+    """Raises ValueError if a model is not called with a dict of all features it needs.
+
+    Args:
+      features: what it is called with.
+      names: of what it needs.
+    """
+    is_dict = isinstance(features, Mapping)
+    if is_dict and all(name in features for name in names):
+        return
+    rule = f"the model must be called with a dict of {', '.join(names)}"
+    if is_dict and is_packed(features):
+        raise ValueError(
+            f"{rule}; received packed rows, which hold several sequences each. Call "
+            "scores(features) of the model of albert_tf.build_model, which takes both, "
+            "or make the records with data.pack_sequences=0"
+        )
+    given = ", ".join(map(str, features)) if is_dict else short_repr.shown(features)
+    raise ValueError(f"{rule}; received {given or 'an empty one'}")
