@@ -80,7 +80,7 @@ def read(path: str) -> config_lib.Config:
     try:
         return from_dict(values)
     except ValueError as error:
-        other_formats.refuse(os.path.dirname(path))
+        other_formats.refuse(os.path.dirname(path) or ".")
         raise ValueError(f"{path}: {error}") from error
 
 

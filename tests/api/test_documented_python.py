@@ -16,7 +16,8 @@ SETTINGS = [
     for setting in small_run.OVERRIDES
     if not setting.startswith(("train.batch_size", "model.max_positions"))
 ]
-SETTINGS += ["model.num_layers=1", "train.save_every_steps=4"]
+SETTINGS += ["model.num_layers=1", "train.num_steps=4", "train.save_every_steps=4"]
+SETTINGS += ["optimizer.decay_steps=2"]
 # Records as docs/start.md makes them: the last stage of the recipe, in packed rows.
 PACKED = ["data.pack_sequences=1", "data.masking=dynamic", "data.dupe_factor=1"]
 KINDS = {
@@ -37,11 +38,9 @@ def names(tmp_path_factory):
     (folder / "made" / "records").rename(folder / "records" / "128")
     for name, kind in KINDS.items():
         fine_tuned.write(folder / name, kind)
-    small = ", ".join(f'"{setting}"' for setting in SETTINGS)
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S))
-    assert code.count('"train.stages=[]"]') == 1
-    code = code.replace('"train.stages=[]"]', f'"train.stages=[]", {small}]')
-    code = code.replace('"configs/small.py"', '""')
+    assert code.count('("configs/small.py", settings)') == 1
+    code = code.replace("small.py\", settings)", f"small.py\", settings + {SETTINGS})")
     found: dict = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -55,8 +54,26 @@ def test_the_page_runs_and_its_names_are_what_it_says(names):
     assert names["similarity"].shape == (2, 2)
     assert names["tokenizer"].pieces(names["ids"])[0].startswith("▁")
     assert np.isfinite(float(names["loss"]))
+    assert "sequence_numbers" in names["batch"]
     checkpoints = list((names["folder"] / "own_run").glob("model.ckpt-*.index"))
     assert checkpoints
+
+
+@pytest.mark.slow
+def test_the_objective_of_the_page_takes_rows_of_one_sequence_too(names):
+    api = names["albert_tf"]
+    config = small_run.small_config("model.num_layers=1")
+    folder = small_run.write_records(names["folder"] / "unpacked")
+    (batch,) = api.read_batches(folder, config).take(1)
+    model = api.build_model(config)
+    sums = names["MaskedWordsOnly"]().batch_sums(model, batch, None)
+    assert sums["num_tokens"] == batch["input_mask"].numpy().sum()
+    assert 7 < sums["loss"] / sums["weight"] < 10  # ln(4000) is 8.3
+    assert model(batch).mlm.logits.shape == [8, 4, 4000]
+    with pytest.raises(ValueError, match="received packed rows"):
+        model(names["batch"])
+    with pytest.raises(ValueError, match="input_mask, .*; received input_ids$"):
+        model.scores({"input_ids": batch["input_ids"]})
 
 
 @pytest.mark.slow
