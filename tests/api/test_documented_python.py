@@ -40,7 +40,7 @@ def names(tmp_path_factory):
         fine_tuned.write(folder / name, kind)
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S))
     assert code.count('("configs/small.py", settings)') == 1
-    code = code.replace("small.py\", settings)", f"small.py\", settings + {SETTINGS})")
+    code = code.replace('small.py", settings)', f'small.py", settings + {SETTINGS})')
     found: dict = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
