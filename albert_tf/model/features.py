@@ -1,6 +1,6 @@
 """Checks of the features that a model is called with."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from albert_tf.core import short_repr
@@ -9,9 +9,9 @@ from albert_tf.core import short_repr
 OF_PACKED = ("sequence_numbers", "position_ids", "first_positions")
 
 
-def is_packed(features: Container[str]) -> bool:
+def is_packed(features: Any) -> bool:
     """Returns whether features are those of packed rows."""
-    return OF_PACKED[0] in features
+    return isinstance(features, Mapping) and OF_PACKED[0] in features
 
 
 def require(features: Any, names: Iterable[str]) -> None:
@@ -25,7 +25,7 @@ def require(features: Any, names: Iterable[str]) -> None:
     if is_dict and all(name in features for name in names):
         return
     rule = f"the model must be called with a dict of {', '.join(names)}"
-    if is_dict and is_packed(features):
+    if is_packed(features):
         raise ValueError(
             f"{rule}; received packed rows, which hold several sequences each. Call "
             "scores(features) of the model of albert_tf.build_model, which takes both, "

@@ -13,6 +13,10 @@ from albert_tf.model import encoder, pretraining_heads, stateless_random
 from albert_tf.model import features as features_lib
 
 _OF_CALL = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions")
+_OF_PACKED = (
+    *("input_ids", "segment_ids", "masked_lm_positions"),
+    *features_lib.OF_PACKED,
+)
 
 
 class PretrainingScores(NamedTuple):
@@ -108,12 +112,10 @@ class PretrainingModel(tf_keras.Model):
         Raises:
           ValueError: features are missing.
         """
-        packing, needed = None, _OF_CALL
-        if features_lib.is_packed(features):
-            needed = (*features_lib.OF_PACKED, "segment_ids", "masked_lm_positions")
-        features_lib.require(features, needed)
+        is_packed, packing = features_lib.is_packed(features), None
+        features_lib.require(features, _OF_PACKED if is_packed else _OF_CALL)
         masked = features["masked_lm_positions"]
-        if features_lib.is_packed(features):
+        if is_packed:
             first = features["first_positions"]
             packing = encoder.Packing(
                 features["sequence_numbers"], features["position_ids"]

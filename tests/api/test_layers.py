@@ -79,7 +79,7 @@ def test_inputs_that_the_layer_cannot_take_are_an_error(layer, batch):
         layer({name: batch[name] for name in ("input_ids", "segment_ids")})
     packed = {name: batch[name] for name in ("input_ids", "segment_ids")}
     packed["sequence_numbers"] = batch["input_mask"]
-    with pytest.raises(ValueError, match=rf"{rule} packed rows.* pack_sequences=0$"):
+    with pytest.raises(ValueError, match=rf"{rule} packed rows.*pack_sequences=0$"):
         layer(packed)
     with pytest.raises(ValueError, match=rf"{rule} \[1, 2\]$"):
         layer([1, 2])
