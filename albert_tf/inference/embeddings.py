@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow
-import tqdm
 from pyarrow import parquet
 
-from albert_tf.core import files
+from albert_tf.core import files, progress_bar
 
 # Texts sorted by length at a time: enough for batches of nearly one length, few enough
 # to keep in memory.
@@ -59,7 +58,7 @@ def write(
       OSError: the file cannot be written.
     """
     write_windows = _write_parquet if path.endswith(".parquet") else _write_npz
-    with tqdm.tqdm(unit="text", dynamic_ncols=True) as bar:
+    with progress_bar.make(unit="text") as bar:
         windows = _windows(encode, texts, batch_size, bar)
         first = next(windows, None)
         if first is None:

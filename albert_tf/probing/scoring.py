@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tqdm
 
+from albert_tf.core import progress_bar
 from albert_tf.probing import masked_rows, settings
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
@@ -84,12 +84,8 @@ def score(
     )
     num_tokens = sum(one.input_ids.size for one in found)
     sums = np.zeros(len(fitting))
-    with tqdm.tqdm(
-        total=num_tokens,
-        unit="token",
-        unit_scale=True,
-        dynamic_ncols=True,
-        disable=not shows_progress,
+    with progress_bar.make(
+        total=num_tokens, unit="token", unit_scale=True, disable=not shows_progress
     ) as bar:
         for one in found:
             length = one.input_ids.shape[1]

@@ -8,13 +8,10 @@ import hashlib
 import json
 import multiprocessing
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import tqdm
-
-from albert_tf.core import files
+from albert_tf.core import files, progress_bar
 from albert_tf.tasks import base
 from albert_tf.tasks import features as features_lib
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -77,13 +74,11 @@ def load_or_encode(
         for chunk in _split(examples, _CHUNK_CHARACTERS)
     ]
     encoded = list(
-        tqdm.tqdm(
+        progress_bar.make(
             _encode_all(chunks, num_workers or _num_workers(examples)),
             desc="features",
             total=len(chunks),
             unit="chunk",
-            file=sys.stderr,
-            dynamic_ncols=True,
             leave=False,
             disable=len(chunks) < 5,
         )

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-import tqdm
 
-from albert_tf.core import failures, files, short_repr, strict_json
+from albert_tf.core import failures, files, progress_bar, short_repr, strict_json
 from albert_tf.data import schema
 from albert_tf.training import pauses
 
@@ -119,14 +118,8 @@ class MetricsLog:
             _Output(METRICS_FILE, self._write_rows, self.warn),
             _Output("the summaries of TensorBoard", self._write_summaries, self.warn),
         ]
-        self._bar = tqdm.tqdm(
-            total=num_steps,
-            initial=first_step,
-            unit="step",
-            file=sys.stderr,
-            dynamic_ncols=True,
-            mininterval=1.0,
-            disable=not is_chief,
+        self._bar = progress_bar.make(
+            total=num_steps, initial=first_step, unit="step", disable=not is_chief
         )
 
     @property
@@ -198,7 +191,7 @@ class MetricsLog:
 
     def warn(self, line: str) -> None:
         """Prints a line above the progress bar, on every process."""
-        self._bar.write(line, file=sys.stderr)
+        progress_bar.say(line)
 
     def __enter__(self) -> "MetricsLog":
         return self

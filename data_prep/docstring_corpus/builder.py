@@ -12,9 +12,7 @@ import sysconfig
 import warnings
 from collections.abc import Iterable, Sequence
 
-import tqdm
-
-from albert_tf.core import files
+from albert_tf.core import files, progress_bar
 from data_prep.docstring_corpus import prose
 
 TOPICS = "topics"
@@ -153,8 +151,8 @@ def build(num_workers: int) -> list[tuple[str, list[str]]]:
     documents = [(TOPICS, paragraphs) for paragraphs in topic_documents()]
     with multiprocessing.Pool(num_workers) as pool:
         read = pool.imap(read_documents, [path for _, path in sources], chunksize=8)
-        progress = tqdm.tqdm(
-            read, total=len(sources), desc="docstrings", unit="file", mininterval=1
+        progress = progress_bar.make(
+            read, total=len(sources), desc="docstrings", unit="file"
         )
         for (name, _), found in zip(sources, progress, strict=True):
             documents += [(name, paragraphs) for paragraphs in found]

@@ -3,9 +3,8 @@
 import os
 
 import numpy as np
-import tqdm
 
-from albert_tf.core import files
+from albert_tf.core import files, progress_bar
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.inspection import html, text
@@ -110,7 +109,7 @@ def read(
     rank = {int(number): place for place, number in enumerate(order)}
     kept: dict[int, sample_lib.Example] = {}
     examples = sample_lib.iter_examples(data_dir, manifest, split, tokenizer, masker)
-    with tqdm.tqdm(total=total, unit="record", unit_scale=True, mininterval=1.0) as bar:
+    with progress_bar.make(total=total, unit="record", unit_scale=True) as bar:
         for example in examples:
             sample.add(example)
             if example.number in rank:

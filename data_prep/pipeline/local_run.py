@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tqdm
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
+from albert_tf.core import files, progress_bar
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from data_prep.pipeline import (
@@ -308,7 +307,7 @@ def _merge_runs(work: work_dir_lib.WorkDir, pool: worker_pool.Pool) -> None:
     if not tasks:
         return
     faults: dict[str, str] = {}
-    with tqdm.tqdm(desc="merge", total=len(tasks), unit="run", mininterval=1.0) as bar:
+    with progress_bar.make(desc="merge", total=len(tasks), unit="run") as bar:
         for _, error in pool.do_all(iter(tasks)):
             faults.update(error.faults if error else {})
             bar.update()
@@ -339,9 +338,7 @@ def _make_shards(
                 by_number[split][number] = shard
             else:
                 tasks.append(("make_shard", split, number, count))
-    with tqdm.tqdm(
-        desc="shards", total=len(tasks), unit="shard", mininterval=1.0
-    ) as bar:
+    with progress_bar.make(desc="shards", total=len(tasks), unit="shard") as bar:
         for (_, split, number, _), made in pool.do_all(iter(tasks)):
             if isinstance(made, work_file.DamagedError):
                 faults.update(made.faults)

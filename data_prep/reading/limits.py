@@ -6,13 +6,10 @@ input and the settings alone.
 
 import collections
 import dataclasses
-import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-import tqdm
-
-from albert_tf.core import config
+from albert_tf.core import config, progress_bar
 
 # What is counted. Of a cut document or line nothing is lost; a document or page that is
 # dropped gives no text; the rest of a cut file is not read.
@@ -59,7 +56,7 @@ def note(excess: Excess, path: str, counts: collections.Counter) -> None:
         line = f"{path}: more {kind} near here are only counted"
     else:
         return
-    tqdm.tqdm.write(line, file=sys.stderr)  # not within a progress bar
+    progress_bar.say(line)  # not within a progress bar
 
 
 def describe(counts: Mapping[str, int]) -> str:

@@ -4,9 +4,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-import tqdm
-
-from albert_tf.core import files
+from albert_tf.core import files, progress_bar
 from data_prep.reading import blocks
 
 
@@ -19,12 +17,11 @@ class InputProgress:
 
     def __init__(self, name: str, groups: Iterable[blocks.Group]):
         self._lock = threading.Lock()
-        self._bar = tqdm.tqdm(
+        self._bar = progress_bar.make(
             desc=name,
             total=sum(files.size(path) for group in groups for path in group.paths),
             unit="B",
             unit_scale=True,
-            mininterval=1.0,
         )
 
     def __enter__(self) -> "InputProgress":

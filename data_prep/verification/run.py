@@ -8,9 +8,8 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
-import tqdm
 
-from albert_tf.core import files
+from albert_tf.core import files, progress_bar
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.verification import manifest as manifest_lib
@@ -114,7 +113,7 @@ def _check_shards(
     paths = [os.path.join(data_dir, shard.name) for _, shard in named]
     with (
         concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool,
-        tqdm.tqdm(desc="verify", unit="B", unit_scale=True, mininterval=1.0) as bar,
+        progress_bar.make(desc="verify", unit="B", unit_scale=True) as bar,
     ):
         sizes = list(pool.map(_size, paths))
         bar.total = sum(size or 0 for size in sizes)
