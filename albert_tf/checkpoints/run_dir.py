@@ -23,6 +23,8 @@ _OF_DATA_ORDER = ("batch_size", "seed", "shuffle_buffer")
 # With dynamic masking, masks follow from these.
 _OF_MASKS = (
     "masked_lm_rate",
+    "mask_token_rate",
+    "random_token_rate",
     "max_predictions_per_seq",
     "max_ngram",
     "ngram_distribution",

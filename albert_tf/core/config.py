@@ -184,7 +184,9 @@ class DataConfig(validation.Section, name="data"):
     many times `max_seq_length` tokens, and tokens see their own sequence alone; with 0
     it holds one, and padding. A sequence has at most `max_seq_length` tokens, [CLS] and
     [SEP] included. For `short_seq_rate` of the copies of documents a shorter length is
-    drawn. The fraction `masked_lm_rate` of the tokens is masked. With `lower_case` the
+    drawn. The fraction `masked_lm_rate` of the tokens is masked; of these
+    `mask_token_rate` become [MASK] and `random_token_rate` another token, and the rest
+    are kept (BERT paper, section 3.1). With `lower_case` the
     text is lower-cased before it is tokenized. `seed` decides all that is drawn, and
     what is held out. `heldout_rate` is the fraction of documents kept out of the
     training records. There are at least `min_shards` training shards, and enough to
@@ -199,6 +201,8 @@ class DataConfig(validation.Section, name="data"):
     short_seq_rate: float = validation.in_range(0, 1, "[]", default=0.1)
     masking: str = validation.one_of(MASKINGS, default="static")
     masked_lm_rate: float = validation.in_range(0, 1, "()", default=0.15)
+    mask_token_rate: float = validation.in_range(0, 1, "[]", default=0.8)
+    random_token_rate: float = validation.in_range(0, 1, "[]", default=0.1)
     max_predictions_per_seq: int = validation.in_range(0, 2**63, "[)", default=0)
     max_ngram: int = validation.at_least(1, default=3)
     ngram_distribution: str = validation.one_of(NGRAM_DISTRIBUTIONS, default="shorter")
@@ -211,6 +215,11 @@ class DataConfig(validation.Section, name="data"):
 
     def __post_init__(self):
         super().__post_init__()
+        validation.require(
+            self.mask_token_rate + self.random_token_rate <= 1,
+            "data.mask_token_rate and data.random_token_rate must sum to 1 at most",
+            (self.mask_token_rate, self.random_token_rate),
+        )
         validation.require(
             self.max_seq_length * self.pack_sequences <= _LONGEST_ROW,
             "data.max_seq_length times data.pack_sequences must be at most "

@@ -12,9 +12,6 @@ import numpy as np
 
 from albert_tf.core import numba_cache, prng
 
-MASK_RATE = 0.8
-KEEP_RATE = 0.1  # and the rest becomes a random token
-
 
 class MaskingParams(NamedTuple):
     """Parameters of masking, as compiled loops take them.
@@ -25,12 +22,14 @@ class MaskingParams(NamedTuple):
         the sequence.
       mask_id: int64, the id of [MASK].
       replacement_ids: int32 [R], the ids that random replacements are drawn from.
+      kinds: float64 [3], the cumulative rates of `schema.REPLACEMENTS`.
     """
 
     cumulative: np.ndarray
     budgets: np.ndarray
     mask_id: int
     replacement_ids: np.ndarray
+    kinds: np.ndarray
 
 
 def make_params(
@@ -41,6 +40,8 @@ def make_params(
     max_seq_length: int,
     mask_id: int,
     replacement_ids: np.ndarray,
+    mask_token_rate: float,
+    random_token_rate: float,
 ) -> MaskingParams:
     """Makes the parameters from settings as `config.DataConfig` has them.
 
@@ -52,6 +53,8 @@ def make_params(
       max_seq_length: S.
       mask_id: the id of [MASK].
       replacement_ids: int32 [R].
+      mask_token_rate: the fraction of the masked tokens that become [MASK].
+      random_token_rate: the fraction that become another token; the rest are kept.
     """
     budgets = [
         min(max_predictions, max(1, round(length * masked_lm_rate)))
@@ -62,7 +65,14 @@ def make_params(
         np.array(budgets, np.int64),
         mask_id,
         np.ascontiguousarray(replacement_ids, np.int32),
+        np.cumsum(replacement_rates(mask_token_rate, random_token_rate)),
     )
+
+
+def replacement_rates(mask_token_rate: float, random_token_rate: float) -> np.ndarray:
+    """Returns the rates of `schema.REPLACEMENTS`; float64 [3], their sum is 1."""
+    kept = max(0.0, 1.0 - mask_token_rate - random_token_rate)
+    return np.array([mask_token_rate, kept, random_token_rate])
 
 
 def ngram_probabilities(
@@ -208,15 +218,15 @@ def mask_batch(
 
 @numba_cache.kernel
 def _replace(input_ids, position, params, stream, kinds):
-    """Replaces a token by [MASK], itself or a random token: 80%, 10%, 10%.
+    """Replaces a token by [MASK], itself or a random token, at the rates of `params`.
 
     Differs from the original: its random tokens are any ids, control symbols too.
     """
     draw = prng.uniform(stream)
-    if draw < MASK_RATE:
+    if draw < params.kinds[0]:
         input_ids[position] = params.mask_id
         kinds[0] += 1
-    elif draw < MASK_RATE + KEEP_RATE:
+    elif draw < params.kinds[1]:
         kinds[1] += 1
     else:
         choice = prng.randint(stream, len(params.replacement_ids))

@@ -37,6 +37,8 @@ class Parser:
                 manifest.seq_length,
                 manifest.mask_id,
                 np.setdiff1d(ids, manifest.reserved_ids),
+                data.mask_token_rate,
+                data.random_token_rate,
             )
 
     def parse(self, serialized, keys) -> dict[str, tf.Tensor]:

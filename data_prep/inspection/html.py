@@ -106,7 +106,7 @@ def _pictures(counts: tables_lib.Counts) -> list[_Picture]:
         "What replaced masked tokens": _Bars(
             tables_lib.KIND_WORDS,
             (
-                ("expected", tables_lib.NOMINAL_KINDS),
+                ("expected", counts.replacement_rates),
                 ("drawn", _shares(counts.kinds)),
                 ("observed", _shares(counts.sample.kinds)),
             ),

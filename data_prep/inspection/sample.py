@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.core import config as config_lib
 from albert_tf.core import prng
 from albert_tf.data import masking, schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -55,6 +56,11 @@ class Part(NamedTuple):
     has_space: bool
 
 
+def data_settings(manifest: schema.Manifest) -> config_lib.DataConfig:
+    """Returns the settings of records; those that older ones lack are the defaults."""
+    return config_lib.DataConfig(**manifest.data)
+
+
 class Masker:
     """Masks records that were written without masks, as the trainer may mask them.
 
@@ -66,20 +72,22 @@ class Masker:
     """
 
     def __init__(self, manifest: schema.Manifest, seed: int):
-        data = manifest.data
+        data = data_settings(manifest)
         is_reserved = np.isin(np.arange(manifest.vocab_size), manifest.reserved_ids)
         self.law = masking.make_params(
-            data["max_ngram"],
-            data["ngram_distribution"],
-            data["masked_lm_rate"],
+            data.max_ngram,
+            data.ngram_distribution,
+            data.masked_lm_rate,
             manifest.num_predictions,
             manifest.seq_length,
             manifest.mask_id,
             np.flatnonzero(~is_reserved),
+            data.mask_token_rate,
+            data.random_token_rate,
         )
-        self.drawn, self.placed = np.zeros((2, data["max_ngram"]), np.int64)
+        self.drawn, self.placed = np.zeros((2, data.max_ngram), np.int64)
         self.kinds = np.zeros(len(schema.REPLACEMENTS), np.int64)
-        self._whole_words = data["whole_words"]
+        self._whole_words = data.whole_words
         self._seed = seed
         self._positions, self._labels = np.empty(
             (2, manifest.num_predictions), np.int32

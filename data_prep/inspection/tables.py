@@ -11,9 +11,6 @@ from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.inspection import cues
 from data_prep.inspection import sample as sample_lib
 
-NOMINAL_KINDS = np.array(
-    [masking.MASK_RATE, masking.KEEP_RATE, 1.0 - masking.MASK_RATE - masking.KEEP_RATE]
-)
 KIND_WORDS = ("[MASK]", "kept", "random token")
 # At this level, one in a thousand sound runs gives a false alarm.
 _SMALLEST_P = 0.001
@@ -67,6 +64,12 @@ class Counts(NamedTuple):
         )
 
     @property
+    def replacement_rates(self) -> np.ndarray:
+        """The expected rates of `schema.REPLACEMENTS`; float64 [3]."""
+        data = sample_lib.data_settings(self.manifest)
+        return masking.replacement_rates(data.mask_token_rate, data.random_token_rate)
+
+    @property
     def label_words(self) -> tuple[str, ...]:
         """The meanings of the labels 0 and 1; empty without a pair loss."""
         return schema.PAIR_LABELS[self.manifest.data["pair_loss"]]
@@ -117,6 +120,10 @@ def chi_square_p(counts: np.ndarray, probabilities: np.ndarray) -> float:
       counts: int64 [n].
       probabilities: float64 [n], the expected distribution.
     """
+    is_possible = probabilities > 0
+    if counts[~is_possible].any():
+        return 0.0
+    counts, probabilities = counts[is_possible], probabilities[is_possible]
     freedom = len(counts) - 1
     expected = counts.sum() * probabilities
     if not freedom or not counts.sum() or np.array_equal(counts, expected):
@@ -260,14 +267,15 @@ def _masked_share(counts: Counts) -> Table:
 
 def _replacements(counts: Counts) -> Table:
     observed = counts.sample.kinds
-    p = chi_square_p(counts.kinds, NOMINAL_KINDS)
+    expected = counts.replacement_rates
+    p = chi_square_p(counts.kinds, expected)
     return Table(
         "What replaced masked tokens",
         ("replaced by", "expected", "drawn", "observed"),
         [
             (
                 KIND_WORDS[kind],
-                _share(NOMINAL_KINDS[kind]),
+                _share(expected[kind]),
                 _counted(counts.kinds, kind),
                 _counted(observed, kind),
             )

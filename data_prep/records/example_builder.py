@@ -73,6 +73,8 @@ def make_settings(
             data.max_seq_length,
             tokenizer.mask_id,
             tokenizer.replacement_ids,
+            data.mask_token_rate,
+            data.random_token_rate,
         ),
     )
 

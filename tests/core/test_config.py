@@ -120,6 +120,11 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("task.layer_decay=0", "task.layer_decay must lie in (0, 1]; received 0.0"),
         ("train.seed=-1", "train.seed must be at least 0; received -1"),
         ("data.masked_lm_rate=0.0", "must lie in (0, 1); received 0.0"),
+        (
+            "data.mask_token_rate=0.95",
+            "data.mask_token_rate and data.random_token_rate must sum to 1 at most; "
+            "received (0.95, 0.1)",
+        ),
         ("optimizer.name=sgd", "must be one of lamb, adamw; received 'sgd'"),
         ("optimizer.decay_from=end", "must be one of start, warmup_end"),
         (

@@ -44,7 +44,7 @@ def test_no_sequences_that_fit_have_more_masked_tokens(rate, length, pack):
         max_seq_length=length, pack_sequences=pack, masked_lm_rate=rate
     )
     budgets = masking.make_params(
-        1, "shorter", rate, data.num_predictions, length, 4, np.array([7], np.int32)
+        1, "shorter", rate, data.num_predictions, length, 4, np.array([7]), 0.8, 0.1
     ).budgets
     row = data.row
     # most[n, t]: masked tokens of n sequences of t tokens in all, at most.

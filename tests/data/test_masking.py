@@ -47,9 +47,22 @@ def stream(*key):
     return prng.seed_state(np.array(key, np.uint64))
 
 
-def make_params(rate=0.15, max_predictions=1000, max_ngram=3, distribution="shorter"):
+def make_params(
+    rate=0.15,
+    max_predictions=1000,
+    max_ngram=3,
+    distribution="shorter",
+    replaced=(0.8, 0.1),
+):
     return masking.make_params(
-        max_ngram, distribution, rate, max_predictions, 2000, MASK, REPLACEMENT_IDS
+        max_ngram,
+        distribution,
+        rate,
+        max_predictions,
+        2000,
+        MASK,
+        REPLACEMENT_IDS,
+        *replaced,
     )
 
 
@@ -198,6 +211,27 @@ def test_eighty_ten_ten():
     assert kinds.sum() >= 20000
     expected = np.array([0.8, 0.1, 0.1]) * kinds.sum()
     assert stats.chisquare(kinds, expected).pvalue > 0.001
+
+
+@pytest.mark.parametrize("replaced", [(0.5, 0.3), (0.9, 0.1), (0.25, 0.0)])
+def test_replacements_have_the_rates_of_the_settings(replaced):
+    tokens, length = make_sequence(np.random.default_rng(3), 60, 60)
+    kinds = sum(
+        mask(tokens, length, stream(number), replaced=replaced).kinds
+        for number in range(600)
+    )
+    expected = np.array([replaced[0], 1 - sum(replaced), replaced[1]])
+    possible = expected > 1e-9
+    assert not kinds[~possible].any()
+    expected = expected[possible] / expected[possible].sum() * kinds.sum()
+    assert stats.chisquare(kinds[possible], expected).pvalue > 0.001
+
+
+def test_all_masked_tokens_may_become_the_mask():
+    tokens, length = make_sequence(np.random.default_rng(4), 60, 60)
+    for number in range(200):
+        masked = mask(tokens, length, stream(number), replaced=(1.0, 0.0))
+        assert (masked.input_ids[masked.positions] == MASK).all()
 
 
 def test_kinds_are_what_the_ids_show():

@@ -630,8 +630,9 @@ def test_the_command_prints_the_number_of_weights_or_each_of_them(tmp_path, caps
     binaries.run(convert, f"--from=run:{run}", f"--to=hf:{run}-hf")
     lines = capsys.readouterr().out.splitlines()
     assert not any(" -> " in line for line in lines)
-    assert re.fullmatch(r"  \d\d weights, [\d,]+ parameters", lines[3]), lines
-    assert len(lines) == 5, lines
+    counted = [line == "  32 weights, 46,008 parameters" for line in lines]
+    assert sum(counted) == 1, lines
+    assert len(lines) < 10, lines
     names = f"--from=run:{run}", f"--to=hf:{run}-listed"
     binaries.run(convert, *names, "--list_weights")
     assert "encoder/pooler/kernel -> albert.pooler.weight [12, 12], transposed" in (

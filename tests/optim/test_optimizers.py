@@ -309,7 +309,8 @@ def test_only_matrices_are_decayed_in_the_model():
         f"lamb: of {sum(numbers):,} parameters {numbers[0]:,} are decayed, "
         f"{numbers[1]:,} are not, {numbers[1]:,} have no trust ratio"
     )
-    adamw = optimizers.create(config.OptimizerConfig(name="adamw"), 4000)
+    settings = config.Config(optimizer=config.OptimizerConfig(name="adamw")).optimizer
+    adamw = optimizers.create(settings, 4000)
     adamw.build(model.trainable_variables)
     assert adamw.describe(model.trainable_variables) == (
         f"adamw: of {sum(numbers):,} parameters {numbers[0]:,} are decayed, "

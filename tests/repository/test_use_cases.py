@@ -15,5 +15,9 @@ def test_nearest_texts_are_those_of_the_smallest_angle(tmp_path, monkeypatch, ca
     texts = np.array([[0, 9], [1, 1], [2, 0.1], [-1, 0]], np.float32)
     np.savez("texts.npz", embedding=texts, num_tokens=np.ones(4, np.int32))
     np.savez("queries.npz", embedding=texts[2:3] * 3, num_tokens=np.ones(1, np.int32))
+    (tmp_path / "texts.txt").write_text("up\n\nbetween\nright\nleft\n")
+    (tmp_path / "queries.txt").write_text("along the axis\n")
     exec(compile(code, page, "exec"), {})
-    assert capsys.readouterr().out.startswith("[2 1 0 3]")
+    query, *found = capsys.readouterr().out.splitlines()
+    assert query == "along the axis"
+    assert [line.split()[1] for line in found] == ["right", "between", "up", "left"]

@@ -217,6 +217,9 @@ def test_chi_square_at_its_ends():
     assert tables_lib.chi_square_p(fit * [1, 3], law) < 1e-5
     assert tables_lib.chi_square_p(np.array([9]), np.array([1.0])) == 1.0
     assert tables_lib.chi_square_p(np.zeros(2, int), law) == 1.0
+    without_last = np.array([0.6, 0.4, 0.0])
+    assert tables_lib.chi_square_p(np.array([60, 40, 1]), without_last) == 0.0
+    assert tables_lib.chi_square_p(np.array([60, 40, 0]), without_last) == 1.0
 
 
 @pytest.mark.parametrize(("count", "total"), [(0, 10), (3, 7), (500, 1000)])

@@ -317,7 +317,7 @@ def mask_rows(row, segment_a_length, law, num_rows, num_predictions):
 def test_masked_spans_follow_the_distribution(law):
     """With room for three tokens, a first length of 3 fills it."""
     row = np.array([2, *[20] * 1000, 3], np.int32)
-    rule = masking.make_params(3, law, 0.15, 3, 1002, MASK, np.array([7], np.int32))
+    rule = masking.make_params(3, law, 0.15, 3, 1002, MASK, np.array([7]), 0.8, 0.1)
     positions = mask_rows(row, 1002, rule, ENOUGH, 3)
     count = (positions[:, 2] - positions[:, 0] == 2).sum()
     # Or up to two later spans touch the first: each has four places or fewer for that.
@@ -330,7 +330,7 @@ def test_masked_spans_follow_the_distribution(law):
 def test_no_span_crosses_the_border_of_segments():
     """The last of A and the first of B meet no more often than words far apart."""
     row = np.array([2, *[20] * 20, 3, *[20] * 20, 3], np.int32)
-    rule = masking.make_params(2, "longer", 0.15, 2, 43, MASK, np.array([7], np.int32))
+    rule = masking.make_params(2, "longer", 0.15, 2, 43, MASK, np.array([7]), 0.8, 0.1)
     positions = mask_rows(row, 22, rule, 2 * ENOUGH, 2)
     across = (positions == [20, 22]).all(1).sum()
     # The same pair where the segments are swapped.
