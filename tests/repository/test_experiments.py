@@ -7,13 +7,24 @@ from tests.repository import project_files
 DOCS = project_files.ROOT / "docs"
 
 
-def test_the_hour_beside_transformers_is_that_of_its_figures():
-    found = json.loads((DOCS / "experiments" / "learning_hour.json").read_text())
-    rows = [
+def _read(name):
+    return json.loads((DOCS / "experiments" / name).read_text())
+
+
+def _rows(heading):
+    """Returns the cells of the rows below a heading."""
+    text = (DOCS / "experiments.md").read_text()
+    (section,) = text.split(f"{heading}\n")[1:]
+    return [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in (DOCS / "experiments.md").read_text().splitlines()
+        for line in section.split("\n## ")[0].splitlines()
         if line.startswith("| ")
     ]
+
+
+def test_the_hour_beside_transformers_is_that_of_its_figures():
+    found = _read("learning_hour.json")
+    rows = _rows("### The hour, whole")
     for name, models in found["at_minutes"].items():
         losses = [f"{model['mlm_loss']:.3f}" for model in models]
         assert [f"{name}: MLM loss", *losses] in rows
@@ -25,3 +36,22 @@ def test_the_hour_beside_transformers_is_that_of_its_figures():
     for name, models in found["blimp"].items():
         shares = [f"{100 * model['accuracy']:.1f}" for model in models]
         assert [f"{name}: BLiMP, %", *shares] in rows
+
+
+def test_the_long_run_is_that_of_its_figures():
+    found = _read("long_run.json")
+    rows = _rows("## 2026-11-24: two hours and a quarter")
+    heldout = {row["step"]: row for row in found["heldout"]}
+    probes = {row["step"]: row for row in found["probe_of_20_pairs"]}
+    steps = list(probes)[1:]
+    assert ["step", *(f"{step:,}" for step in steps)] in rows
+    losses = [f"{heldout[step]['mlm_loss']:.3f}" for step in steps]
+    assert ["held-out MLM loss", *losses] in rows
+    shares = [f"{100 * probes[step]['accuracy']:.1f}" for step in steps]
+    assert ["BLiMP, 20 pairs each, %", *shares] in rows
+    text = (DOCS / "experiments.md").read_text()
+    for name, suite in (("BLiMP", "blimp"), ("Zorro", "zorro")):
+        low, mean, high = (
+            100 * found[suite]["overall"][key] for key in ("low", "accuracy", "high")
+        )
+        assert f"{name} {mean:.1f}% ({low:.1f} to {high:.1f})" in text
