@@ -55,3 +55,34 @@ def test_the_long_run_is_that_of_its_figures():
             100 * found[suite]["overall"][key] for key in ("low", "accuracy", "high")
         )
         assert f"{name} {mean:.1f}% ({low:.1f} to {high:.1f})" in text
+
+
+def test_the_run_with_all_tokens_masked_is_that_of_its_figures():
+    found = _read("all_masked.json")
+    rows = _rows("## 2026-11-24: every masked token becomes [MASK]")
+    (steps,) = (
+        [int(cell.replace(",", "")) for cell in cells]
+        for name, *cells in rows
+        if name == "step"
+    )
+    for name, key, values in (
+        ("held-out MLM loss, averaged weights", "mlm_loss", found["heldout"]),
+        ("training loss of the last 500 steps", "mlm_loss", found["training"]),
+    ):
+        by_step = {row["step"]: row[key] for row in values}
+        assert [name, *(f"{by_step[step]:.3f}" for step in steps)] in rows
+    probes = {row["step"]: row["accuracy"] for row in found["probe_of_20_pairs"]}
+    shares = [f"{100 * probes[step]:.1f}" for step in steps]
+    assert ["BLiMP, 20 pairs each, %", *shares] in rows
+    before = {row["step"]: row for row in _read("long_run.json")["probe_of_20_pairs"]}
+    shares = [
+        f"{100 * before[step]['accuracy']:.1f}" if step in before else ""
+        for step in steps
+    ]
+    assert ["the same in the last entry", *shares] in rows
+    text = (DOCS / "experiments.md").read_text()
+    for name, suite in (("BLiMP", "blimp"), ("Zorro", "zorro")):
+        low, mean, high = (
+            100 * found[suite]["overall"][key] for key in ("low", "accuracy", "high")
+        )
+        assert f"{name} {mean:.1f}% ({low:.1f} to {high:.1f})" in text
