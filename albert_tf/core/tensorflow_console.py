@@ -9,6 +9,7 @@ import ctypes
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import os
 import sys
 import types
@@ -23,6 +24,9 @@ _ALL, _ERRORS, _FATAL = "0", "2", "3"
 # information lines stay.
 _SET_ABSL_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _ABSL_WARNINGS = 1
+# A command that builds several models, such as those of several seeds, traces the same
+# function for each. TensorFlow warns the author of the program, not its user, of that.
+_RETRACING = "triggered tf.function retracing"
 # There is one of these where the driver of NVIDIA, WSL's for it, or a TPU is there.
 _ACCELERATORS = (
     *("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg"),
@@ -75,7 +79,13 @@ class _Finder(importlib.abc.MetaPathFinder):
                 print("loading TensorFlow, a few seconds", file=sys.stderr, flush=True)
             os.environ.setdefault(_LEVEL, log_level())
             spec.loader = _Loader(loader.name, loader.path)
+            if self._is_command and os.environ[_LEVEL] != _ALL:
+                logging.getLogger(_MODULE).addFilter(_is_for_users)
         return spec
+
+
+def _is_for_users(record: logging.LogRecord) -> bool:
+    return _RETRACING not in record.getMessage()
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

@@ -15,6 +15,11 @@ from albert_tf.core import tensorflow_console
 tensorflow_console.install()
 import tensorflow
 """
+# Makes a function seven times, as a command does with models of several seeds.
+_RETRACE = """
+for number in range(7):
+    tensorflow.function(lambda x: 2 * x)(tensorflow.constant(1.0))
+"""
 # Lists the devices, and compiles: each logs without a fault.
 _COMPUTE = """
 tensorflow.function(lambda x: 2 * x, jit_compile=True)(tensorflow.constant(1.0))
@@ -43,6 +48,13 @@ def _fake(tmp_path, source):
 
 def test_nothing_but_a_line_is_shown_without_a_fault():
     assert _stderr(_IMPORT + _COMPUTE, CUDA_VISIBLE_DEVICES="") == (0, _LINE)
+
+
+def test_functions_that_are_made_again_are_no_news_to_users():
+    code, shown = _stderr(_IMPORT + _RETRACE, CUDA_VISIBLE_DEVICES="")
+    assert (code, shown) == (0, _LINE)
+    code, shown = _stderr(_IMPORT + _RETRACE, TF_CPP_MIN_LOG_LEVEL="0")
+    assert code == 0 and "triggered tf.function retracing" in shown
 
 
 def test_what_an_import_that_fails_logs_is_shown(tmp_path):
