@@ -26,6 +26,21 @@ def test_home_page_links_to_every_page_but_itself():
     assert linked == {*_navigation()} - {"index.md"}
 
 
+def test_pictures_exist_and_those_of_a_page_have_both_themes():
+    """mkdocs checks the links of Markdown, not those of HTML within it."""
+    pages = [project_files.ROOT / "docs" / path for path in _navigation()]
+    found = 0
+    for page in [project_files.ROOT / "README.md", *pages]:
+        named = set(re.findall(r'(?:src|srcset)="([^"]+)"', page.read_text()))
+        found += len(named)
+        for name in named:
+            assert (page.parent / name).is_file(), f"{page}: {name}"
+        shown = set(re.findall(r"[\w./]+-light\.png", page.read_text()))
+        dark = {name.replace("-light", "-dark") for name in shown}
+        assert dark <= named, f"{page} has no {dark - named}"
+    assert found >= 4
+
+
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [
