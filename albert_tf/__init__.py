@@ -5,9 +5,9 @@
     model = albert_tf.load("run")
     model.fill_mask("Paris is the [MASK] of France.")
 
-The names of `albert_tf.__all__` are the Python API, described in docs/python.md. They
-are loaded when they are first used, so that importing the package takes no time.
-Everything else is private and may change.
+The names of `albert_tf.__all__` are the Python API, described in docs/python.md and
+docs/reference/api.md. They are loaded when they are first used, so that importing the
+package takes no time. Everything else is private and may change.
 """
 
 import importlib

@@ -23,8 +23,9 @@ def _check_beam(beam_options: Sequence[str]) -> None:
     """Raises a ValueError if Beam is not installed, or an argument is not a flag."""
     if importlib.util.find_spec("apache_beam") is None:
         raise ValueError(
-            "data_prep.beam_pipeline needs Apache Beam, which is not installed; in a "
-            "separate environment: pip install -r requirements-beam.txt"
+            "data_prep.beam_pipeline needs Apache Beam, which is not installed: pip "
+            "install 'albert-tf[beam]', or in a clone and a separate environment "
+            "-r requirements-beam.txt"
         )
     for option in beam_options:
         if not option.startswith("--"):

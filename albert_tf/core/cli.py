@@ -3,7 +3,9 @@
 import contextlib
 import importlib.util
 import os
+import select
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -30,7 +32,27 @@ def run(
     define_flags()
     logging.set_verbosity(logging.WARNING)
     tensorflow_console.install()
-    app.run(main, flags_parser=command_line.parse)
+    try:
+        try:
+            app.run(main, flags_parser=command_line.parse)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _end_if_nobody_reads()
+        raise
+
+
+def _end_if_nobody_reads() -> None:
+    """Ends the process, silently, if the reader of standard output has ended.
+
+    So do `head`, and `less` when one quits it. The exit code is the shell's, 141.
+    """
+    output = select.poll()
+    output.register(sys.stdout, select.POLLOUT)
+    if any(event & select.POLLERR for _, event in output.poll(0)):
+        # Python flushes once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
 
 
 @contextlib.contextmanager
@@ -50,6 +72,8 @@ def user_errors() -> Iterator[None]:
         )
         sys.exit(130)
     except _user_errors() as error:
+        if isinstance(error, BrokenPipeError):
+            _end_if_nobody_reads()
         line = f"error: {failures.one_line(error)}"
         if failures.is_outage(error):
             line += ". The storage cannot be reached; give the same command again later"

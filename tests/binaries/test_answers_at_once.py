@@ -242,6 +242,30 @@ def test_help_settings_of_a_recipe_that_is_missing(tmp_path):
     assert output.startswith("error: --config must name a recipe"), output
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("albert_tf.pretrain", "--help_settings"),
+        ("albert_tf.pretrain", "--help"),
+        ("albert_tf.describe",),
+    ],
+)
+def test_a_reader_that_ends_is_no_error(arguments):
+    """As `head` ends after its lines."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=project_files.ROOT,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_missing_flags_are_named_together(tmp_path):
     output = _answer(tmp_path, "albert_tf.pretrain")
     assert output.splitlines() == [

@@ -265,7 +265,8 @@ def test_same_run_gives_the_same_bytes(tmp_path):
 
 def test_run_without_held_out_documents(tmp_path):
     page = _write(tmp_path, {}, [row for row in ROWS if row["split"] == "train"])
-    assert "It has not been evaluated on held-out documents since." in page.text
+    assert "It was not evaluated on held-out documents, so it is not known" in page.text
+    assert "The setting data.heldout_rate of the records decides" in page.text
     assert set(page.figures) == PICTURES
 
 

@@ -63,6 +63,12 @@ def test_the_page_has_bars_beside_those_of_others(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
 
 
+def test_a_share_of_all_fits_into_its_column(tmp_path):
+    """100.0% in the page's font is wider than 3.5 rem."""
+    widths = re.findall(r"minmax\(5rem, 9rem\) 1fr ([\d.]+)rem", written(tmp_path))
+    assert widths and float(widths[0]) >= 4
+
+
 def test_sentences_are_text_and_not_markup(tmp_path):
     page = written(tmp_path)
     assert "Who &lt;b&gt;ran&lt;/b&gt;?" in page and "<b>ran" not in page

@@ -58,6 +58,13 @@ def test_the_page_has_figures_and_verdicts(tmp_path):
     assert '<span class="wrong">opposite</span>' in page
 
 
+def test_tables_below_charts_and_tables_are_apart_from_them(tmp_path):
+    page = _written(tmp_path, _table(_row("<many>", 80.0, 0.2), _row("few", 78.5, 0.2)))
+    assert ".columns + .frame, .frame + .frame { margin-top: " in page
+    assert re.search(r'</figure>\s*</div>\s*<div class="frame">', page)
+    assert re.search(r'</table>\s*</div>\s*<div class="frame">', page)
+
+
 def test_points_are_on_a_scale_of_their_own(tmp_path):
     table = _table(_row("<many>", 80.0, 0.2, 0.3), _row("few", 78.5, 0.275))
     page = _written(tmp_path, table)

@@ -8,11 +8,17 @@ tests/repository/test_reference.py compares the pages with the rendered text.
 
 import pathlib
 
-from tests.repository import commands_reference, project_files, settings_reference
+from tests.repository import (
+    api_reference,
+    commands_reference,
+    project_files,
+    settings_reference,
+)
 
 COMMAND = "make reference"
 
 _PAGES = {
+    "docs/reference/api.md": api_reference.render,
     "docs/reference/commands.md": commands_reference.render,
     "docs/reference/settings.md": settings_reference.render,
 }

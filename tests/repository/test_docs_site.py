@@ -26,6 +26,34 @@ def test_home_page_links_to_every_page_but_itself():
     assert linked == {*_navigation()} - {"index.md"}
 
 
+def test_names_that_are_not_broken_are_shorter_than_a_line():
+    """The site's style keeps code within a text on one line, of some 90 characters."""
+    style = (project_files.ROOT / "docs/stylesheets/site.css").read_text()
+    assert re.search(r"p > code,\s.*li > code \{\s*white-space: nowrap;", style)
+    for path in _navigation():
+        text = (project_files.ROOT / "docs" / path).read_text()
+        text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+        for paragraph in text.split("\n\n"):
+            if not paragraph.startswith("|"):
+                for code in re.findall(r"`([^`]+)`", paragraph):
+                    assert len(code) <= 90, f"{path}: {code}"
+
+
+def test_pictures_exist_and_those_of_a_page_have_both_themes():
+    """mkdocs checks the links of Markdown, not those of HTML within it."""
+    pages = [project_files.ROOT / "docs" / path for path in _navigation()]
+    found = 0
+    for page in [project_files.ROOT / "README.md", *pages]:
+        named = set(re.findall(r'(?:src|srcset)="([^"]+)"', page.read_text()))
+        found += len(named)
+        for name in named:
+            assert (page.parent / name).is_file(), f"{page}: {name}"
+        shown = set(re.findall(r"[\w./]+-light\.png", page.read_text()))
+        dark = {name.replace("-light", "-dark") for name in shown}
+        assert dark <= named, f"{page} has no {dark - named}"
+    assert found >= 4
+
+
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [

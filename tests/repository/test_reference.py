@@ -1,10 +1,14 @@
 """The pages of docs/reference are as rendered from the code."""
 
+import ast
+
 import pytest
 from absl import flags
 
+import albert_tf
 from albert_tf.core import settings_help
 from tests.repository import (
+    api_reference,
     binary_flags,
     commands_reference,
     documented_commands,
@@ -98,4 +102,44 @@ def test_defaults_are_the_same_on_every_machine():
         "| `--a` | number of CPUs | integer | A. |",
         "| `--b` | `configs/x.py` | text | B. |",
         "| `--c` | the checkout | text | C. |",
+    ]
+
+
+def test_every_name_of_the_package_has_a_section_with_what_it_takes():
+    page = (project_files.ROOT / "docs/reference/api.md").read_text()
+    sections = dict(
+        section.split("\n", 1) for section in f"\n{page}".split("\n## albert_tf.")[1:]
+    )
+    assert sections.keys() >= albert_tf._MODULES.keys()
+    assert "path: str," in sections["load"] and "Raises:" in sections["load"]
+    assert "describe: Callable[[Metrics], str] = str" in sections["Evaluation"]
+    assert "### Model.fill_mask" in sections["Model"]
+    assert "._" not in page and "(self" not in page
+
+
+def test_a_signature_has_types_without_modules_of_the_project_and_its_defaults():
+    (found,) = ast.parse(
+        """
+def f(self, a: own.A | np.B, *b, c: Any=2, d: str=settings.PLL, **e) -> 'own.F':
+    \"\"\"Does.
+
+    Args:
+      a: of one
+        and two.
+      *b: others.
+
+    Returns:
+      Text: and more.
+    \"\"\"
+"""
+    ).body
+    line = api_reference.signature(found, "m.f", {"own", "settings"})
+    call = 'm.f(a: A | np.B, *b, c=2, d: str = "pll", **e) -> F'
+    assert line == f"```python\n{call}\n```\n"
+    assert api_reference.docstring(found) == [
+        "Does.\n",
+        "Args:\n",
+        "- `a`: of one\n  and two.\n- `*b`: others.\n",
+        "Returns:\n",
+        "Text: and more.\n",
     ]

@@ -1,9 +1,11 @@
 """The Python of the use-case pages does what the pages say."""
 
+import json
 import re
 
 import numpy as np
 
+from albert_tf.web import schemas
 from tests.repository import project_files
 
 
@@ -21,3 +23,12 @@ def test_nearest_texts_are_those_of_the_smallest_angle(tmp_path, monkeypatch, ca
     query, *found = capsys.readouterr().out.splitlines()
     assert query == "along the axis"
     assert [line.split()[1] for line in found] == ["right", "between", "up", "left"]
+
+
+def test_requests_of_the_page_on_serving_are_those_of_their_endpoints():
+    text = (project_files.ROOT / "docs/use_cases/serve.md").read_text()
+    sent = re.findall(r"curl localhost:8000/v1/([\w-]+) .*\\\n +-d '(.*)'", text)
+    kinds = {endpoint.name: endpoint.request for endpoint in schemas.ENDPOINTS}
+    assert {name for name, _ in sent} == {"classify", "embeddings", "fill-mask"}
+    for name, body in sent:
+        assert kinds[name].model_validate(json.loads(body)).items()
