@@ -202,6 +202,21 @@ def test_a_parser_that_hangs_is_stopped(tmp_path, monkeypatch):
     assert "no answer" in tally.failures[0]
 
 
+@pytest.mark.parametrize("group", list(parsers.GROUPS))
+def test_parsers_take_the_content_that_is_damaged(tmp_path, group):
+    for one in parsers.GROUPS[group](tmp_path / "valid"):
+        folder = tmp_path / one.name.replace("/", " ")
+        folder.mkdir()
+        if one.is_taken:
+            one.read(folder, one.valid)
+
+
+def test_each_cut_is_also_an_input_by_itself():
+    cuts = [(0.0, b"x", 0), (1.0, b"y", 0)]
+    assert list(fuzz_lib.inputs(b"ab", cuts)) == [b"xaby", b"xab", b"aby"]
+    assert list(fuzz_lib.inputs(b"ab", cuts[:1])) == [b"xab"]
+
+
 # ---- The page ----
 
 
