@@ -1,5 +1,6 @@
 """gs:// while requests fail, and while the storage is away."""
 
+import dataclasses
 import functools
 import random
 import shutil
@@ -57,6 +58,7 @@ class _Site:
         self.folder.mkdir()
         self.certificate = gcs_server.make_certificate(self.folder)
         records = small_run.write_records(self.folder, *_SETTINGS)
+        self.records_folder = records
         self.records = commands.of_files(records)
         output = bench.new_path("cloud-run")
         ended = bench.run(processes.command(records, output, _SETTINGS)[2:])
@@ -114,50 +116,63 @@ def _until_done(cloud, words, tally, codes, environment, **plan) -> bool:
     return False
 
 
-def _whole_way(
-    plans: Callable[[random.Random], tuple[dict, dict]],
-    more: tuple[str, ...] = (),
-    codes: tuple[int, ...] = (75,),
-    environment: dict[str, str] = _IMPATIENT,
-) -> Callable[[bench_lib.Bench, int, random.Random], experiment.Tally]:
+@dataclasses.dataclass(frozen=True)
+class _Way:
     """Data preparation and pre-training in the cloud, until so many faults were met.
 
-    Args:
+    Attributes:
       plans: draws the plans of faults of both.
       more: settings of pre-training.
       codes: with which of them a command may end before it succeeds.
-      environment: of both.
+      environment: of both commands.
+      stages: which of the two are run; records that are not prepared are copied.
     """
 
-    def is_done(cloud, words, tally, plan) -> bool:
-        return _until_done(cloud, words, tally, codes, environment, **plan)
+    plans: Callable[[random.Random], tuple[dict, dict]]
+    more: tuple[str, ...] = ()
+    codes: tuple[int, ...] = (75,)
+    environment: dict[str, str] = dataclasses.field(
+        default_factory=lambda: dict(_IMPATIENT)
+    )
+    stages: tuple[str, ...] = ("prepare", "pretrain")
 
-    def run(bench, num_faults, rng) -> experiment.Tally:
+    def __call__(self, bench, num_faults, rng) -> experiment.Tally:
         tally = experiment.Tally()
         if reason := gcs_cloud.why_not():
             tally.notes.append(f"skipped: {reason}")
             return tally
-        site = _site(bench)
         while tally.num_faults < num_faults and not tally.failures:
             before = tally.num_faults
-            cloud, work = site.new_cloud(bench), bench.new_path("work")
-            of_preparation, of_training = plans(rng)
-            if not is_done(cloud, _prepare(work), tally, of_preparation):
-                break
-            found = commands.of_files(cloud.bucket / "records")
-            if differing := bench_lib.differing(site.records, found):
-                tally.fail(f"records of the cloud differ: {differing}")
-                break
-            if not is_done(cloud, _pretrain(*more), tally, of_training):
-                break
-            found = commands.of_training(cloud.bucket / "run")
-            if differing := bench_lib.differing(site.run, found):
-                tally.fail(f"the run of the cloud differs: {differing[:5]}")
+            if not self._is_same(bench, rng, tally):
                 break
             tally.add(experiment.SAME, tally.num_faults - before)
         return tally
 
-    return run
+    def _is_same(self, bench, rng, tally) -> bool:
+        """Goes the way once; a result that differs is counted as a failure."""
+        site = _site(bench)
+        cloud, work = site.new_cloud(bench), bench.new_path("work")
+        of_preparation, of_training = self.plans(rng)
+        if "prepare" in self.stages:
+            if not self._is_done(cloud, _prepare(work), tally, of_preparation):
+                return False
+            found = commands.of_files(cloud.bucket / "records")
+            if differing := bench_lib.differing(site.records, found):
+                tally.fail(f"records of the cloud differ: {differing}")
+                return False
+        else:
+            shutil.copytree(site.records_folder, cloud.bucket / "records")
+        if "pretrain" in self.stages:
+            if not self._is_done(cloud, _pretrain(*self.more), tally, of_training):
+                return False
+            found = commands.of_training(cloud.bucket / "run")
+            if differing := bench_lib.differing(site.run, found):
+                tally.fail(f"the run of the cloud differs: {differing[:5]}")
+                return False
+        return True
+
+    def _is_done(self, cloud, words, tally, plan) -> bool:
+        return _until_done(cloud, words, tally, self.codes, self.environment, **plan)
 
 
 def _failing(rng: random.Random) -> tuple[dict, dict]:
@@ -195,7 +210,7 @@ EXPERIMENTS = (
         "the same bytes and weights, by the same command again after exit code 75",
         300,
         0,
-        _whole_way(_failing),
+        _Way(_failing),
     ),
     experiment.Experiment(
         "gs-stale",
@@ -205,7 +220,7 @@ EXPERIMENTS = (
         20,
         0,
         # A run whose own lease is not listed takes it for another's, and ends with 1.
-        _whole_way(_stale, codes=(1, 75)),
+        _Way(_stale, codes=(1, 75)),
     ),
     experiment.Experiment(
         "gs-away",
@@ -215,20 +230,27 @@ EXPERIMENTS = (
         "bytes",
         100,
         0,
-        _whole_way(_away, _SCALED),
+        _Way(_away, _SCALED),
     ),
-    experiment.Experiment(
-        "gs-away-long",
-        "data preparation and pre-training, all of it in gs://",
-        f"every request fails for {LONG_SECONDS / 60:.0f} minutes, from a random place "
-        "on, in each of both; the client's pauses and the limits of a run are the "
-        "defaults",
-        "the run waits, or ends with code 75; the same command, given at once, ends "
-        "with the same bytes",
-        10,
-        0,
-        _whole_way(
-            functools.partial(_away, seconds=LONG_SECONDS), environment=_PATIENT
-        ),
+    *(
+        experiment.Experiment(
+            f"gs-away-long-{stage}",
+            f"{subject}, all of it in gs://",
+            f"every request fails for {LONG_SECONDS / 60:.0f} minutes, from a random "
+            "place on; pauses of the client and limits of a run are the defaults",
+            "the run waits, or ends with code 75; the same command, given at once, "
+            "ends with the same bytes",
+            10,
+            0,
+            _Way(
+                functools.partial(_away, seconds=LONG_SECONDS),
+                environment=_PATIENT,
+                stages=(stage,),
+            ),
+        )
+        for stage, subject in (
+            ("prepare", "data preparation"),
+            ("pretrain", "pre-training"),
+        )
     ),
 )
