@@ -11,6 +11,7 @@ docs/reliability.md has.
 
 import argparse
 import json
+import math
 import pathlib
 import sys
 import time
@@ -94,13 +95,16 @@ def read(log: pathlib.Path) -> list[Sample]:
 
 
 def summary(
-    samples: Sequence[Sample], settled_seconds: float = SETTLED_SECONDS
+    samples: Sequence[Sample],
+    settled_seconds: float = SETTLED_SECONDS,
+    end_seconds: float = math.inf,
 ) -> dict[str, Any]:
     """How much a process holds, and how that grows.
 
     Args:
       samples: in the order of time.
       settled_seconds: of the start that is left out, except of the peaks.
+      end_seconds: from the start; what comes later is left out.
 
     Returns:
       For memory, open files, threads, disk and checkpoints the first and last value
@@ -110,6 +114,7 @@ def summary(
       ValueError: there are fewer than three samples after the start.
     """
     began = samples[0].time
+    samples = [one for one in samples if one.time - began <= end_seconds]
     settled = [one for one in samples if one.time - began >= settled_seconds]
     if len(settled) < 3:
         raise ValueError(
@@ -158,12 +163,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--results", type=pathlib.Path, help="file for the sum")
     parser.add_argument("--about", default="", help="what ran where")
+    parser.add_argument("--settled_seconds", type=float, default=SETTLED_SECONDS)
+    parser.add_argument("--end_seconds", type=float, default=math.inf)
     options = parser.parse_args()
     if options.process:
         watch(options.process, options.folder, options.log, options.seconds)
     if options.results:
         samples = read(options.log)
-        write(options.results, {"about": options.about, **summary(samples)})
+        found = summary(samples, options.settled_seconds, options.end_seconds)
+        write(options.results, {"about": options.about, **found})
     return 0
 
 

@@ -17,6 +17,7 @@ BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
 # What ran for long, by the name of its place in the page: its results and its table.
 SOAKS = {
     "soak of training": ("training_soak.json", soak_table.of_process),
+    "soak of a stage": ("stage_soak.json", soak_table.of_process),
     "soak of the server": ("server_soak.json", soak_table.of_server),
 }
 

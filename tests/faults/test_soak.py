@@ -39,11 +39,14 @@ def test_the_start_is_left_out_except_of_the_peak(tmp_path):
     }
     assert found["num_files"]["slope_per_hour"] == 0
     assert found["disk_kb"]["slope_per_hour"] == 360.0
+    later = "2200 7 8000 20 5 260 2\n"
+    log.write_text(log.read_text() + later)
+    assert soak.summary(soak.read(log), end_seconds=1000) == found
     rows = soak_table.of_process(found)
     assert rows[0].startswith("| 15 minutes | after 300 s |")
     assert "| open files | 20 | 20 | 30 | +0.0 |" in rows
-    with pytest.raises(ValueError, match="three samples or more after 301 s; .* 2"):
-        soak.summary(soak.read(log), 301)
+    with pytest.raises(ValueError, match="three samples or more after 901 s; .* 1"):
+        soak.summary(soak.read(log), 901)
 
 
 def test_a_log_of_two_processes_or_of_something_else_is_refused(tmp_path):
