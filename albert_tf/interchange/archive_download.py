@@ -8,6 +8,7 @@ import gzip
 import os
 import shutil
 import tarfile
+import time
 import urllib.request
 import zlib
 
@@ -155,7 +156,7 @@ def _extract(archive: str, folder: str, address: str) -> None:
                 f"{member.name!r} is a link or a device, or too large"
             )
         # Files get the time of now: one of an archive may be none that systems know.
-        return tarfile.data_filter(member, path).replace(mtime=None, deep=False)
+        return tarfile.data_filter(member, path).replace(mtime=time.time(), deep=False)
 
     try:
         with gzip.open(archive) as stream:
