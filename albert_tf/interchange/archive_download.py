@@ -8,12 +8,13 @@ import gzip
 import os
 import shutil
 import tarfile
+import time
 import urllib.request
 import zlib
 
 import tqdm
 
-from albert_tf.core import files
+from albert_tf.core import failures, files
 from albert_tf.interchange import download_plan
 
 _ADDRESS = "https://storage.googleapis.com/albert_models"
@@ -29,6 +30,15 @@ _TIMEOUT = 30  # seconds without a byte
 _READ_BYTES = 1 << 20
 # Of the largest model with its optimizer's slots, times three.
 _MAX_BYTES = 8 << 30
+# A checkpoint of ALBERT has seven.
+_MAX_MEMBERS = 1000
+_MAX_MESSAGE = 300
+# Whatever reading or extracting it may raise: a name with a null byte is a ValueError,
+# and tarfile calls itself for each header that tells a long name.
+_DAMAGE = (
+    *(tarfile.TarError, zlib.error, EOFError, OSError),
+    *(ValueError, OverflowError, RecursionError),
+)
 
 
 def fetch(name: str, revision: str, say: download_plan.Say) -> str:
@@ -133,26 +143,34 @@ def _extract(archive: str, folder: str, address: str) -> None:
         directories within it.
     """
     os.makedirs(folder)
-    left = _MAX_BYTES
+    bytes_left, members_left = _MAX_BYTES, _MAX_MEMBERS
 
     def only_files(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-        nonlocal left
-        left -= member.size
-        if left < 0 or not (member.isfile() or member.isdir()):
+        nonlocal bytes_left, members_left
+        bytes_left -= member.size
+        members_left -= 1
+        if members_left < 0:
+            raise tarfile.FilterError(f"it has more than {_MAX_MEMBERS} members")
+        if bytes_left < 0 or not (member.isfile() or member.isdir()):
             raise tarfile.FilterError(
                 f"{member.name!r} is a link or a device, or too large"
             )
-        return tarfile.data_filter(member, path)
+        # Files get the time of now: one of an archive may be none that systems know.
+        return tarfile.data_filter(member, path).replace(mtime=time.time(), deep=False)
 
     try:
         with gzip.open(archive) as stream:
             with tarfile.open(fileobj=stream, mode="r|") as opened:
                 opened.extractall(folder, filter=only_files)
-            while stream.read(_READ_BYTES):  # to the end, where the checksum is
-                pass
-    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+            # To the end, where the checksum is.
+            while content := stream.read(_READ_BYTES):
+                bytes_left -= len(content)
+                if bytes_left < 0:
+                    raise tarfile.TarError("it has too many bytes after its members")
+    except _DAMAGE as error:
+        message = failures.one_line(error)[:_MAX_MESSAGE]
         raise ValueError(
-            f"{address} cannot be extracted: {error}. Nothing of it was kept"
+            f"{address} cannot be extracted: {message}. Nothing of it was kept"
         ) from error
 
 

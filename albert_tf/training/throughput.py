@@ -25,10 +25,14 @@ class Meter:
         self._input_seconds = 0.0
 
     def add(self, num_steps: int, seconds: float, input_seconds: float) -> None:
-        """Adds steps that took `seconds`, `input_seconds` of them waiting for input."""
+        """Adds steps that took `seconds`, `input_seconds` of them waiting for input.
+
+        The graph measures the latter with TensorFlow's only clock, the time of day,
+        which may be set while it waits: what is impossible is cut off.
+        """
         self._num_steps += num_steps
         self._seconds += seconds
-        self._input_seconds += input_seconds
+        self._input_seconds += min(max(input_seconds, 0.0), seconds)
 
     def take(
         self, num_tokens: float, num_steps: int, stage: int = 1

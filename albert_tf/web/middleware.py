@@ -9,7 +9,7 @@ from typing import Any
 import limits
 from starlette import datastructures, exceptions, responses
 
-from albert_tf.web import metrics
+from albert_tf.web import metrics, request_times
 
 # As ASGI defines them.
 Scope = MutableMapping[str, Any]
@@ -146,7 +146,7 @@ class RateLimit:
         self._app = app
         self._limit = limits.RateLimitItemPerSecond(requests_per_second)
         self._limiter = limits.strategies.MovingWindowRateLimiter(
-            limits.storage.MemoryStorage()
+            request_times.MonotonicStorage()
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -161,7 +161,7 @@ class RateLimit:
 
     def _refusal(self, address: str) -> responses.Response:
         reset = self._limiter.get_window_stats(self._limit, address).reset_time
-        wait = max(1, math.ceil(reset - time.time()))
+        wait = max(1, math.ceil(reset - time.monotonic()))
         message = (
             f"at most {self._limit.amount} requests a second may come from one "
             f"address; received more from {address}. Try again after {wait} s, or send "

@@ -1,7 +1,10 @@
 """gs:// while requests fail, and while the storage is away."""
 
+import dataclasses
+import functools
 import random
 import shutil
+import time
 from collections.abc import Callable
 
 from tests.faults import bench as bench_lib
@@ -15,9 +18,14 @@ _KINDS = (*gcs_server.FAULTS, "500", gcs_server.HALF, gcs_server.STALL)
 _IMPATIENT = {"GCS_REQUEST_IDLE_TIMEOUT_SECS": "1"}
 _SETTINGS = ("data.masking=dynamic", "data.dupe_factor=1", "model.num_layers=1")
 _MAX_STARTS = 12
-# Of an outage of ten minutes, with the limits of a run scaled alike.
+# An outage of ten minutes; and one that is scaled, with the limits of a run alike.
+LONG_SECONDS = 600.0
 AWAY_SECONDS = 20.0
 _SCALED = ("train.save_retry_seconds=60",)
+# The client's own pauses between attempts, which are set to zero elsewhere.
+_PATIENT = {"GCS_RETRY_CONFIG_INIT_DELAY_TIME_US": "1000000"}
+# Ten minutes, a restart that waits for the lease of the run before, and the run.
+_LONG_TIMEOUT = 1500
 _STALE = {"match": r"GET .*/o\?.*", "every": 4, "times": 10**6, "fault": "stale"}
 
 
@@ -50,6 +58,7 @@ class _Site:
         self.folder.mkdir()
         self.certificate = gcs_server.make_certificate(self.folder)
         records = small_run.write_records(self.folder, *_SETTINGS)
+        self.records_folder = records
         self.records = commands.of_files(records)
         output = bench.new_path("cloud-run")
         ended = bench.run(processes.command(records, output, _SETTINGS)[2:])
@@ -71,7 +80,7 @@ def _site(bench: bench_lib.Bench) -> _Site:
     return bench.site
 
 
-def _until_done(cloud, words, tally, codes, **plan) -> bool:
+def _until_done(cloud, words, tally, codes, environment, **plan) -> bool:
     """Gives a command until it ends well; returns whether it did.
 
     Args:
@@ -79,16 +88,21 @@ def _until_done(cloud, words, tally, codes, **plan) -> bool:
       words: the command.
       tally: counts the faults.
       codes: with which of them it may end before, in one line.
+      environment: of the command.
       **plan: of the faults.
     """
-    lines, environment = tally.notes, _IMPATIENT
+    lines = tally.notes
     for attempt in range(_MAX_STARTS):
-        outcome = cloud.run(*words, environment=environment, **plan)
+        started = time.monotonic()
+        outcome = cloud.run(
+            *words, environment=environment, timeout_seconds=_LONG_TIMEOUT, **plan
+        )
         tally.num_runs += 1
         tally.num_faults += sum(outcome.faults.values())
         lines.append(
             f"{words[1]}: {sum(outcome.faults.values())} of "
-            f"{sum(outcome.requests.values())} requests, code {outcome.code}"
+            f"{sum(outcome.requests.values())} requests, code {outcome.code} after "
+            f"{time.monotonic() - started:.0f} s"
         )
         if outcome.code == 0:
             return True
@@ -97,50 +111,68 @@ def _until_done(cloud, words, tally, codes, **plan) -> bool:
             tally.fail(f"{words[1]} ended with {outcome.code}: {outcome.output[-600:]}")
             return False
         plan = {**plan, "seed": plan.get("seed", 1) + attempt + 1}
-        plan["rules"] = []  # what they do is over
+        plan["rules"] = outcome.outages  # what other rules do is over
     tally.fail(f"{words[1]} did not end within {_MAX_STARTS} starts: {lines[-1]}")
     return False
 
 
-def _whole_way(
-    plans: Callable[[random.Random], tuple[dict, dict]],
-    more: tuple[str, ...] = (),
-    codes: tuple[int, ...] = (75,),
-) -> Callable[[bench_lib.Bench, int, random.Random], experiment.Tally]:
+@dataclasses.dataclass(frozen=True)
+class _Way:
     """Data preparation and pre-training in the cloud, until so many faults were met.
 
-    Args:
+    Attributes:
       plans: draws the plans of faults of both.
       more: settings of pre-training.
       codes: with which of them a command may end before it succeeds.
+      environment: of both commands.
+      stages: which of the two are run; records that are not prepared are copied.
     """
 
-    def run(bench, num_faults, rng) -> experiment.Tally:
+    plans: Callable[[random.Random], tuple[dict, dict]]
+    more: tuple[str, ...] = ()
+    codes: tuple[int, ...] = (75,)
+    environment: dict[str, str] = dataclasses.field(
+        default_factory=lambda: dict(_IMPATIENT)
+    )
+    stages: tuple[str, ...] = ("prepare", "pretrain")
+
+    def __call__(self, bench, num_faults, rng) -> experiment.Tally:
         tally = experiment.Tally()
         if reason := gcs_cloud.why_not():
             tally.notes.append(f"skipped: {reason}")
             return tally
-        site = _site(bench)
         while tally.num_faults < num_faults and not tally.failures:
             before = tally.num_faults
-            cloud, work = site.new_cloud(bench), bench.new_path("work")
-            of_preparation, of_training = plans(rng)
-            if not _until_done(cloud, _prepare(work), tally, codes, **of_preparation):
-                break
-            found = commands.of_files(cloud.bucket / "records")
-            if differing := bench_lib.differing(site.records, found):
-                tally.fail(f"records of the cloud differ: {differing}")
-                break
-            if not _until_done(cloud, _pretrain(*more), tally, codes, **of_training):
-                break
-            found = commands.of_training(cloud.bucket / "run")
-            if differing := bench_lib.differing(site.run, found):
-                tally.fail(f"the run of the cloud differs: {differing[:5]}")
+            if not self._is_same(bench, rng, tally):
                 break
             tally.add(experiment.SAME, tally.num_faults - before)
         return tally
 
-    return run
+    def _is_same(self, bench, rng, tally) -> bool:
+        """Goes the way once; a result that differs is counted as a failure."""
+        site = _site(bench)
+        cloud, work = site.new_cloud(bench), bench.new_path("work")
+        of_preparation, of_training = self.plans(rng)
+        if "prepare" in self.stages:
+            if not self._is_done(cloud, _prepare(work), tally, of_preparation):
+                return False
+            found = commands.of_files(cloud.bucket / "records")
+            if differing := bench_lib.differing(site.records, found):
+                tally.fail(f"records of the cloud differ: {differing}")
+                return False
+        else:
+            shutil.copytree(site.records_folder, cloud.bucket / "records")
+        if "pretrain" in self.stages:
+            if not self._is_done(cloud, _pretrain(*self.more), tally, of_training):
+                return False
+            found = commands.of_training(cloud.bucket / "run")
+            if differing := bench_lib.differing(site.run, found):
+                tally.fail(f"the run of the cloud differs: {differing[:5]}")
+                return False
+        return True
+
+    def _is_done(self, cloud, words, tally, plan) -> bool:
+        return _until_done(cloud, words, tally, self.codes, self.environment, **plan)
 
 
 def _failing(rng: random.Random) -> tuple[dict, dict]:
@@ -151,11 +183,11 @@ def _failing(rng: random.Random) -> tuple[dict, dict]:
     }
 
 
-def _away(rng: random.Random) -> tuple[dict, dict]:
+def _away(rng: random.Random, seconds: float = AWAY_SECONDS) -> tuple[dict, dict]:
     """An outage that begins at a random request of each command."""
 
     def plan(places: tuple[str, ...]) -> dict:
-        rule = {"match": rng.choice(places), "seconds": AWAY_SECONDS, "fault": "503"}
+        rule = {"match": rng.choice(places), "seconds": seconds, "fault": "503"}
         return {"rules": [rule]}
 
     return (
@@ -178,7 +210,7 @@ EXPERIMENTS = (
         "the same bytes and weights, by the same command again after exit code 75",
         300,
         0,
-        _whole_way(_failing),
+        _Way(_failing),
     ),
     experiment.Experiment(
         "gs-stale",
@@ -188,7 +220,7 @@ EXPERIMENTS = (
         20,
         0,
         # A run whose own lease is not listed takes it for another's, and ends with 1.
-        _whole_way(_stale, codes=(1, 75)),
+        _Way(_stale, codes=(1, 75)),
     ),
     experiment.Experiment(
         "gs-away",
@@ -198,6 +230,27 @@ EXPERIMENTS = (
         "bytes",
         100,
         0,
-        _whole_way(_away, _SCALED),
+        _Way(_away, _SCALED),
+    ),
+    *(
+        experiment.Experiment(
+            f"gs-away-long-{stage}",
+            f"{subject}, all of it in gs://",
+            f"every request fails for {LONG_SECONDS / 60:.0f} minutes, from a random "
+            "place on; pauses of the client and limits of a run are the defaults",
+            "the run waits, or ends with code 75; the same command, given at once, "
+            "ends with the same bytes",
+            10,
+            0,
+            _Way(
+                functools.partial(_away, seconds=LONG_SECONDS),
+                environment=_PATIENT,
+                stages=(stage,),
+            ),
+        )
+        for stage, subject in (
+            ("prepare", "data preparation"),
+            ("pretrain", "pre-training"),
+        )
     ),
 )

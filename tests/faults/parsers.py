@@ -1,9 +1,16 @@
 """Every parser of outside input, with content that it takes."""
 
 import dataclasses
+import functools
+import gzip
+import io
 import json
+import os
 import pathlib
-from collections.abc import Callable
+import shutil
+import tarfile
+import unittest.mock
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +19,9 @@ import tensorflow as tf
 
 from albert_tf.core import config, config_io, locks, strict_json
 from albert_tf.data import schema
+from albert_tf.devices import strategies
 from albert_tf.interchange import (
+    archive_download,
     hugging_face_files,
     hugging_face_weights,
     keras_hub_files,
@@ -39,12 +48,14 @@ class Parser:
       read: parses damaged content, within a folder of its own.
       valid: content that it takes, which is damaged.
       names_file: whether its errors must name the folder.
+      is_taken: whether `read` takes the valid content as it is.
     """
 
     name: str
     read: Callable[[pathlib.Path, bytes], Any]
     valid: bytes
     names_file: bool = True
+    is_taken: bool = True
 
 
 def _within(name: str, read: Callable[[str], Any]) -> Callable[..., Any]:
@@ -60,16 +71,41 @@ def _within(name: str, read: Callable[[str], Any]) -> Callable[..., Any]:
 # ---- JSON ----
 
 
-def _json(_: pathlib.Path) -> list[Parser]:
+# The readers of `test_hostile_json` by what they read; all others are of own files.
+_OF_DATA = (
+    *("manifest", "manifest to verify", "corpus", "suite", "published results"),
+    *("SQuAD", "RACE", "table"),
+)
+_OF_MODELS = (
+    *("OpenVINO", "Hugging Face", "tokenizer of Hugging Face"),
+    *("index of Hugging Face", "the original", "albert_zh", "KerasHub"),
+    *("task of KerasHub", "index of KerasHub"),
+)
+_OF_THIS_PROJECT = tuple(
+    name
+    for name in test_hostile_json.READERS
+    if name not in _OF_DATA and name not in _OF_MODELS
+)
+
+
+def _json(names: Sequence[str], _: pathlib.Path) -> list[Parser]:
     found = []
-    for name, one in test_hostile_json.READERS.items():
+    for name in names:
+        one = test_hostile_json.READERS[name]
 
         def read(folder: pathlib.Path, content: bytes, one=one) -> Any:
             test_hostile_json._write(folder, one, content)
             return one.read(str(folder))
 
         content = json.dumps(one.valid).encode() + b"\n"
-        found.append(Parser(f"JSON: {name}", read, content))
+        # Of these only the configuration is given, without the weights.
+        is_whole = name not in test_hostile_json.NOT_READ
+        found.append(Parser(f"JSON: {name}", read, content, is_taken=is_whole))
+    return found
+
+
+def _requests(_: pathlib.Path) -> list[Parser]:
+    found = []
     for endpoint in schemas.ENDPOINTS:
 
         def validate(_: pathlib.Path, content: bytes, endpoint=endpoint) -> Any:
@@ -146,7 +182,11 @@ def _tables(_: pathlib.Path) -> list[Parser]:
     return [
         of("cola", "train.tsv", b"a\t1\t*\tThe cat sat.\na\t0\t\tSat the.\n"),
         of("sst2", "train.tsv", b"sentence\tlabel\na film\t1\nno\t0\n"),
-        of("stsb", "train.tsv", b"index\tscore\nx\t1.5\n"),
+        of(
+            "stsb",
+            "train.tsv",
+            b"sentence1\tsentence2\tscore\nIt rains.\tA storm.\t1.5\n",
+        ),
         of(
             "conll",
             "train.txt",
@@ -198,8 +238,47 @@ def _binary(folder: pathlib.Path) -> list[Parser]:
         ),
         *_of_records(folder),
         *_of_weights(folder),
+        Parser("archive", _read_archive, _archive()),
     ]
     return found
+
+
+_TAR_BLOCK = 512
+
+
+def _archive() -> bytes:
+    """A tar archive, not compressed, with names of each kind."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as opened:
+        for name in ("albert/albert_config.json", f"albert/{'x' * 120}"):
+            member = tarfile.TarInfo(name)
+            member.size = 5
+            member.pax_headers = {"comment": "\u00fc"}
+            opened.addfile(member, io.BytesIO(b"12345"))
+    return packed.getvalue()
+
+
+def _read_archive(folder: pathlib.Path, content: bytes) -> Any:
+    """Extracts an archive whose headers have the checksums that damage had made wrong.
+
+    gzip and the checksums would find most damage before the headers are read.
+    """
+    chunks = [
+        content[start : start + _TAR_BLOCK]
+        for start in range(0, len(content), _TAR_BLOCK)
+    ]
+    for number, block in enumerate(chunks):
+        if block[257:262] == b"ustar":
+            plain = block[:148] + b" " * 8 + block[156:]
+            checksum = b"%06o\0 " % sum(plain)
+            chunks[number] = block[:148] + checksum + block[156:]
+    packed, target = folder / "a.tar.gz", folder / "extracted"
+    packed.write_bytes(gzip.compress(b"".join(chunks), 1))
+    shutil.rmtree(target, ignore_errors=True)
+    archive_download._extract(str(packed), str(target), str(packed))
+    outside = {path.name for path in folder.iterdir()} - {packed.name, target.name}
+    if outside:
+        raise AssertionError(f"written outside of the folder: {outside}")
 
 
 def _of_records(folder: pathlib.Path) -> list[Parser]:
@@ -228,6 +307,12 @@ def _of_records(folder: pathlib.Path) -> list[Parser]:
                 raise
             raise ValueError("not a record") from error
 
+    def read_shard(path: str) -> Any:
+        found = shards.read_shard(path, None, True, lambda _: None)
+        if found.fault:  # which verify says with the name of the shard
+            raise ValueError(f"{path}: {found.fault}")
+        return found
+
     def open_work(path: str) -> Any:
         with work_file.opened(path) as content:
             return content.values, content.arrays()
@@ -236,9 +321,7 @@ def _of_records(folder: pathlib.Path) -> list[Parser]:
         Parser("record", parse, record, False),
         Parser(
             "shard",
-            _within(
-                "a.tfrecord", lambda p: shards.read_shard(p, None, True, lambda _: None)
-            ),
+            _within("a.tfrecord", read_shard),
             shard.read_bytes(),
         ),
         Parser(
@@ -288,6 +371,14 @@ def _of_weights(folder: pathlib.Path) -> list[Parser]:
 
 # ---- What is given to commands ----
 
+_CLUSTER = b'{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}}'
+
+
+def _read_cluster(_: pathlib.Path, content: bytes) -> Any:
+    text = content.decode(errors="replace").replace("\0", "")
+    with unittest.mock.patch.dict(os.environ, {"TF_CONFIG": text}):
+        return strategies._num_workers()
+
 
 def _commands(_: pathlib.Path) -> list[Parser]:
     def override(_: pathlib.Path, content: bytes) -> Any:
@@ -302,6 +393,7 @@ def _commands(_: pathlib.Path) -> list[Parser]:
     held = json.dumps(dataclasses.asdict(locks.Holder.here())).encode()
     return [
         Parser("--set", override, settings.encode(), False),
+        Parser("TF_CONFIG", _read_cluster, _CLUSTER, False),
         Parser(
             "lock", lambda _, content: locks.Holder.from_bytes(content), held, False
         ),
@@ -316,7 +408,10 @@ def _commands(_: pathlib.Path) -> list[Parser]:
 
 # By the names of their kinds; each is given a folder to make valid files in.
 GROUPS: dict[str, Callable[[pathlib.Path], list[Parser]]] = {
-    "json": _json,
+    "json": functools.partial(_json, _OF_THIS_PROJECT),
+    "json-data": functools.partial(_json, _OF_DATA),
+    "json-models": functools.partial(_json, _OF_MODELS),
+    "requests": _requests,
     "texts": _texts,
     "tables": _tables,
     "binary": _binary,

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/reliability.md from the results of the fault suite.
+"""Writes the tables of docs/reliability.md from the results that are beside it.
 
 python -m tests.faults.table
 """
@@ -8,12 +8,18 @@ import pathlib
 import sys
 from typing import Any
 
-from tests.faults import experiment, run
+from tests.faults import experiment, run, soak_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
 RESULTS = ROOT / "docs" / "reliability" / "faults.json"
-BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
+BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
+# What ran for long, by the name of its place in the page: its results and its table.
+SOAKS = {
+    "soak of training": ("training_soak.json", soak_table.of_process),
+    "soak of a stage": ("stage_soak.json", soak_table.of_process),
+    "soak of the server": ("server_soak.json", soak_table.of_server),
+}
 
 
 def tables(found: dict[str, Any]) -> str:
@@ -67,11 +73,31 @@ def _outcomes(counts: dict[str, int]) -> str:
     )
 
 
+def _replaced(page: str, name: str, text: str) -> str:
+    begin, end = BEGIN.format(name), END.format(name)
+    before, found, rest = page.partition(begin)
+    _, also_found, after = rest.partition(end)
+    if not (found and also_found):
+        raise ValueError(f"{PAGE} must have the lines {begin.strip()} {end.strip()}")
+    return f"{before}{begin}\n{text}\n{end}{after}"
+
+
 def render(page: str, found: dict[str, Any]) -> str:
-    """The page with the tables of results in their place."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{tables(found)}\n{END}{after}"
+    """The page with the tables of results in their place.
+
+    Args:
+      page: its text.
+      found: the content of the file of results of the fault suite.
+    """
+    page = _replaced(page, "tables", tables(found))
+    for name, (file_name, make) in SOAKS.items():
+        path = RESULTS.parent / file_name
+        if not path.exists():
+            continue
+        values = json.loads(path.read_text())
+        lines = [f"{values['about']}:", "", *make(values)]
+        page = _replaced(page, name, "\n".join(lines) + "\n")
+    return page
 
 
 def main() -> int:

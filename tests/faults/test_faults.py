@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults import bench, damage, experiment, parsers, run, table
 from tests.faults import fuzz as fuzz_lib
+from tests.support import gcs_server
 
 
 @pytest.mark.slow
@@ -200,6 +201,32 @@ def test_a_parser_that_hangs_is_stopped(tmp_path, monkeypatch):
 
     tally = _fed(tmp_path, read)
     assert "no answer" in tally.failures[0]
+
+
+@pytest.mark.parametrize("group", list(parsers.GROUPS))
+def test_parsers_take_the_content_that_is_damaged(tmp_path, group):
+    for one in parsers.GROUPS[group](tmp_path / "valid"):
+        folder = tmp_path / one.name.replace("/", " ")
+        folder.mkdir()
+        if one.is_taken:
+            one.read(folder, one.valid)
+
+
+def test_each_cut_is_also_an_input_by_itself():
+    cuts = [(0.0, b"x", 0), (1.0, b"y", 0)]
+    assert list(fuzz_lib.inputs(b"ab", cuts)) == [b"xaby", b"xab", b"aby"]
+    assert list(fuzz_lib.inputs(b"ab", cuts[:1])) == [b"xab"]
+
+
+def test_what_is_left_of_an_outage_meets_the_next_command():
+    outage = {"match": "b", "fault": "503", "seconds": 100}
+    faults = gcs_server.Faults(rules=(outage,))
+    assert faults.draw("GET a", False) is None
+    assert faults.outages() == []
+    assert [faults.draw(f"GET {name}", False) for name in "ba"] == ["503", "503"]
+    (left,) = faults.outages()
+    assert 90 < left["seconds"] <= 100
+    assert gcs_server.Faults(rules=(left,)).draw("GET a", False) == "503"
 
 
 # ---- The page ----

@@ -19,6 +19,8 @@ _SETTINGS = (
     "train.save_every_steps=50",
 )
 _MAX_STARTS = 5
+# After which a worker hangs, also where others use the machine.
+_TIMEOUT = 900
 
 
 def _words(bench: bench_lib.Bench, output) -> list[str]:
@@ -31,8 +33,14 @@ def _start(bench, output, disturb) -> tuple[list[int], list[str]]:
     words = [_words(bench, output)] * 2
     with processes.running(words, log, is_cluster=True) as started:
         disturb(started)
-        codes = processes.exit_codes(started)
-    return codes, [(log / f"{n}.err").read_text(errors="replace") for n in range(2)]
+        late = ""
+        try:
+            codes = processes.exit_codes(started, _TIMEOUT)
+        except TimeoutError as error:
+            codes, late = [-1, -1], f"{error}\n"
+    return codes, [
+        late + (log / f"{n}.err").read_text(errors="replace") for n in range(2)
+    ]
 
 
 def _whole(bench: bench_lib.Bench) -> tuple[dict, float]:

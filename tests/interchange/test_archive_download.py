@@ -1,9 +1,11 @@
 """Archives of ALBERT's authors: what is fetched, said before, and refused."""
 
+import gzip
 import hashlib
 import io
 import pathlib
 import tarfile
+import time
 
 import pytest
 
@@ -14,9 +16,11 @@ ARCHIVE = "albert_base_v2"
 PATH = f"/albert_models/{ARCHIVE}.tar.gz"
 
 
-def _archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+def _archive(
+    *members: tuple[tarfile.TarInfo, bytes], format: int = tarfile.PAX_FORMAT
+) -> bytes:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as opened:
+    with tarfile.open(fileobj=packed, mode="w:gz", format=format) as opened:
         for member, content in members:
             member.size = len(content)
             opened.addfile(member, io.BytesIO(content))
@@ -123,6 +127,52 @@ def test_a_damaged_archive_is_refused(of_authors, tmp_path, monkeypatch, damage)
     ):
         archive_download.fetch(ARCHIVE, "", print)
     assert list(tmp_path.rglob("*")) == []
+
+
+def _extract(tmp_path, content: bytes) -> pathlib.Path:
+    tmp_path.mkdir(exist_ok=True)
+    packed = tmp_path / "a.tar.gz"
+    packed.write_bytes(content)
+    archive_download._extract(str(packed), str(tmp_path / "folder"), "ADDRESS")
+    return tmp_path / "folder"
+
+
+def test_a_time_that_no_system_knows_is_not_set(tmp_path):
+    made = time.time()
+    # In 12 digits to the base of 8, and as a binary number.
+    for number, seconds in enumerate((0o77777777777, 2**70)):
+        content = _archive(_member("a", b"x", mtime=seconds), format=tarfile.GNU_FORMAT)
+        folder = _extract(tmp_path / str(number), content)
+        assert made - 5 < (folder / "a").stat().st_mtime < time.time() + 5
+
+
+def _long_name_headers(count: int) -> bytes:
+    """Headers, each of which tells the name of the next, and so on."""
+    header = _member("a", type=tarfile.GNUTYPE_LONGNAME)[0].tobuf(tarfile.GNU_FORMAT)
+    return gzip.compress(header * count)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (_archive(_member("a" * 5000)), "File name too long"),
+        (_archive(_member("a\0b\nc", pax_headers={"path": "a\0b\nc"})), "null byte"),
+        (_long_name_headers(3000), "recursion"),
+        (_archive(*[_member(f"{n}") for n in range(1001)]), "more than 1000 members"),
+        (
+            gzip.compress(gzip.decompress(_archive(_member("a"))) + bytes(50_000)),
+            "too many bytes after its members",
+        ),
+    ],
+    ids=["a long name", "a null byte", "long names", "many members", "zeros"],
+)
+def test_hostile_headers_are_named_in_a_short_line(
+    tmp_path, monkeypatch, content, message
+):
+    monkeypatch.setattr(archive_download, "_MAX_BYTES", 40_000)
+    with pytest.raises(ValueError, match=f"^ADDRESS cannot be .*{message}") as info:
+        _extract(tmp_path, content)
+    assert len(str(info.value)) < 400 and "\n" not in str(info.value)
 
 
 def test_an_archive_without_a_checkpoint_is_refused(of_authors, tmp_path):

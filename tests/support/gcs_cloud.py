@@ -37,12 +37,21 @@ def why_not() -> str | None:
 
 @dataclasses.dataclass
 class Outcome:
-    """How a command ended."""
+    """How a command ended.
+
+    Attributes:
+      code: the exit code.
+      output: both streams.
+      faults: how often each was injected.
+      requests: how many there were, by their kind.
+      outages: rules of `gcs_server.Faults` for what is left of outages.
+    """
 
     code: int
     output: str
     faults: collections.Counter
     requests: collections.Counter
+    outages: list[dict]
 
 
 class Cloud:
@@ -54,7 +63,14 @@ class Cloud:
         self.bucket = folder / "objects" / "bucket"
         self.bucket.mkdir(parents=True)
 
-    def run(self, *command, page_size=1000, environment=None, **plan) -> Outcome:
+    def run(
+        self,
+        *command,
+        page_size=1000,
+        environment=None,
+        timeout_seconds=TIMEOUT_SECONDS,
+        **plan,
+    ) -> Outcome:
         """Runs a Python command where gs://bucket is the bucket; see `Faults`."""
         plan_file, report = self._folder / "plan", self._folder / "report"
         plan_file.write_text(json.dumps(plan))
@@ -80,7 +96,7 @@ class Cloud:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+            output, _ = process.communicate(timeout=timeout_seconds)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -92,4 +108,5 @@ class Cloud:
             output,
             collections.Counter(counts["faults"]),
             collections.Counter(counts["requests"]),
+            counts["outages"],
         )

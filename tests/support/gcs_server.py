@@ -62,7 +62,8 @@ class Faults:
     of them occur. A rule is {"match": regular expression on "METHOD host/path?query",
     "fault": kind, "every": n, "times": m}: of the matches the n-th, 2 n-th and so on
     meet it, m of them at most. A rule with "seconds" is an outage: from its first match
-    on, every request meets the fault for so long.
+    on, every request meets the fault for so long. `outages` are those that are not
+    over, as rules for the next command.
     """
 
     def __init__(
@@ -89,6 +90,15 @@ class Faults:
             if fault is not None:
                 self.injected[fault] += 1
             return fault
+
+    def outages(self) -> list[dict]:
+        """Rules for what is left of the outages that have begun."""
+        now, found = time.monotonic(), []
+        for rule in self._rules:
+            left = rule["begun"] + rule["seconds"] - now if "begun" in rule else 0.0
+            if left > 0:
+                found.append({"match": "", "fault": rule["fault"], "seconds": left})
+        return found
 
     def _of_rules(self, request: str, is_upload: bool) -> str | None:
         for rule in self._rules:
@@ -296,7 +306,11 @@ def main() -> int:
             client.kill()
         server.shutdown()
     storage.dump(options.objects)
-    report = {"faults": faults.injected, "requests": storage.requests}
+    report = {
+        "faults": faults.injected,
+        "requests": storage.requests,
+        "outages": faults.outages(),
+    }
     options.report.write_text(json.dumps(report))
     return code if code >= 0 else 128 - code  # as a shell says it of a signal
 

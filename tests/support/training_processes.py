@@ -100,13 +100,15 @@ def running(
             process.join()
 
 
-def exit_codes(processes: Sequence[multiprocessing.Process]) -> list[int]:
-    """Waits for all."""
+def exit_codes(
+    processes: Sequence[multiprocessing.Process], timeout: float = TIMEOUT
+) -> list[int]:
+    """Waits for all, so many seconds for each."""
     codes = []
     for process in processes:
-        process.join(timeout=TIMEOUT)
+        process.join(timeout=timeout)
         if process.exitcode is None:
-            raise TimeoutError(f"a process did not end within {TIMEOUT} seconds")
+            raise TimeoutError(f"a process did not end within {timeout} seconds")
         codes.append(process.exitcode)
     return codes
 

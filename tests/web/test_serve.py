@@ -418,6 +418,18 @@ def test_an_address_that_sends_too_many_requests_is_told_when_to_retry():
         assert server.ask("embeddings", texts=["a"]).status == 200
 
 
+def test_a_clock_that_is_set_back_refuses_nobody(monkeypatch):
+    with web_server.running(lambda: {"encode": upper}, requests_per_second=3) as server:
+        for _ in range(2):
+            assert server.ask("embeddings", texts=["a"]).status == 200
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() - 3 * 3600)
+        time.sleep(1.1)
+        replies = [server.ask("embeddings", texts=["a"]) for _ in range(4)]
+        assert [reply.status for reply in replies] == [200, 200, 200, 429]
+        assert replies[3].headers["Retry-After"] == "1"
+
+
 def test_a_full_queue_is_503_and_those_in_it_are_answered(blocked):
     with web_server.running(
         lambda: {"encode": blocked},
