@@ -24,8 +24,8 @@ def _check_beam(beam_options: Sequence[str]) -> None:
     if importlib.util.find_spec("apache_beam") is None:
         raise ValueError(
             "data_prep.beam_pipeline needs Apache Beam, which is not installed: pip "
-            "install 'albert-tf[beam]', or in a clone and a separate environment "
-            "-r requirements-beam.txt"
+            "install 'albert-tf[beam]', or, in a clone and a separate environment, pip "
+            "install -r requirements-beam.txt"
         )
     for option in beam_options:
         if not option.startswith("--"):
