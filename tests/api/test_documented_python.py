@@ -17,7 +17,6 @@ SETTINGS = [
     if not setting.startswith(("train.batch_size", "model.max_positions"))
 ]
 SETTINGS += ["model.num_layers=1", "train.num_steps=4", "train.save_every_steps=4"]
-SETTINGS += ["optimizer.decay_steps=2"]
 # Records as docs/start.md makes them: the last stage of the recipe, in packed rows.
 PACKED = ["data.pack_sequences=1", "data.masking=dynamic", "data.dupe_factor=1"]
 KINDS = {

@@ -26,7 +26,6 @@ SHRINK = {
         "--set=data.heldout_rate=0.2",
         "--set=model.num_layers=1",
         "--set=optimizer.warmup_steps=1",
-        "--set=optimizer.decay_steps=3",
         "--set=train.num_steps=6",
         *(f"--set=train.stages.{number}.num_steps=2" for number in (1, 2, 3)),
     ],

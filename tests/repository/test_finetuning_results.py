@@ -1,0 +1,41 @@
+"""Figures of docs/finetuning_results.md are those of the JSON beside it."""
+
+import json
+import statistics
+
+from tests.repository import project_files
+
+DOCS = project_files.ROOT / "docs"
+# Names of task and metric on the page, what multiplies the metric, and digits.
+_SHOWN = {
+    ("squad1", "f1"): ("SQuAD 1.1", "F1", 100, 1),
+    ("squad1", "exact_match"): ("SQuAD 1.1", "exact match", 100, 1),
+    ("cola", "matthews"): ("CoLA", "Matthews", 1, 3),
+    ("sst2", "accuracy"): ("SST-2", "accuracy", 100, 1),
+    ("stsb", "pearson"): ("STS-B", "Pearson", 1, 3),
+    ("stsb", "spearman"): ("STS-B", "Spearman", 1, 3),
+    ("mrpc", "accuracy"): ("MRPC", "accuracy", 100, 1),
+    ("mrpc", "f1"): ("MRPC", "F1", 100, 1),
+    ("rte", "accuracy"): ("RTE", "accuracy", 100, 1),
+}
+
+
+def _cell(scores, factor, digits):
+    values = [score * factor for score in scores]
+    median = f"{statistics.median(values):.{digits}f}"
+    if len(values) == 1:
+        return median
+    return f"{median} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def test_scores_are_those_of_the_figures():
+    found = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
+    lines = (DOCS / "finetuning_results.md").read_text().splitlines()
+    for (task, metric), (*names, factor, digits) in _SHOWN.items():
+        both = [
+            found[task][weights]["scores"][metric]
+            for weights in ("pretrained", "random")
+        ]
+        ahead = "yes" if min(both[0]) > max(both[1]) else "no"
+        cells = [*names, *(_cell(scores, factor, digits) for scores in both), ahead]
+        assert f"| {' | '.join(cells)} |" in lines
