@@ -81,10 +81,13 @@ def _steps(num_steps: int, warmup_steps: int, decay_steps: int) -> tuple[str, ..
         f"train.num_steps={num_steps}",
         f"train.eval_every_steps={num_steps}",
         f"optimizer.warmup_steps={warmup_steps}",
+        "optimizer.decay=wsd",
         f"optimizer.decay_steps={decay_steps}",
     )
 
 
+# The recipe has a lower rate and averaged weights, for more steps.
+_FEW_STEPS = ("optimizer.learning_rate=0.01", "train.ema_decay=0")
 _DROPOUT = ("model.hidden_dropout_rate=0.1", "model.attention_dropout_rate=0.1")
 
 _SMOKE = Budget(
@@ -92,6 +95,7 @@ _SMOKE = Budget(
     settings=(
         *_sizes(24, 2, 2, 4),
         *_steps(8, 2, 4),
+        *_FEW_STEPS,
         "model.vocab_size=500",
         "model.max_positions=64",
         "data.max_seq_length=32",
@@ -138,6 +142,7 @@ _HOUR = Budget(
     settings=(
         *_sizes(192, 4, 4, 32),
         *_steps(1500, 150, 1100),
+        *_FEW_STEPS,
         "data.max_seq_length=32",
         "data.pack_sequences=4",
         "train.stages=[]",

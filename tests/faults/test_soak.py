@@ -1,5 +1,6 @@
 """What is computed of a process that runs for long, and the load on a server."""
 
+import itertools
 import os
 import random
 import subprocess
@@ -90,12 +91,16 @@ def server():
         yield running
 
 
+# The server counts the requests of an address within a second.
+_ADDRESSES = (f"127.0.{2 + n // 250}.{n % 250 + 1}" for n in itertools.count())
+
+
 def _counts(server, monkeypatch, client, num_kinds: int) -> dict:
     """What a client counts; each call is from another address."""
     monkeypatch.setattr(server_soak.time, "sleep", lambda _: None)
     load, rng = server_soak.Load(server.port, 60), random.Random(1)
-    for number in range(150):
-        client(load, f"127.0.2.{number + 1}", rng)
+    for address in itertools.islice(_ADDRESSES, 150):
+        client(load, address, rng)
         found = load.values(1.0)
         assert found["unexpected"] == []
         if len(found["statuses"]) == num_kinds:
