@@ -22,6 +22,15 @@ def _rows(heading):
     ]
 
 
+def _assert_probes(found):
+    text = (DOCS / "experiments.md").read_text()
+    for name, suite in (("BLiMP", "blimp"), ("Zorro", "zorro")):
+        low, mean, high = (
+            100 * found[suite]["overall"][key] for key in ("low", "accuracy", "high")
+        )
+        assert f"{name} {mean:.1f}% ({low:.1f} to {high:.1f})" in text
+
+
 def test_the_hour_beside_transformers_is_that_of_its_figures():
     found = _read("learning_hour.json")
     rows = _rows("### The hour, whole")
@@ -49,12 +58,7 @@ def test_the_long_run_is_that_of_its_figures():
     assert ["held-out MLM loss", *losses] in rows
     shares = [f"{100 * probes[step]['accuracy']:.1f}" for step in steps]
     assert ["BLiMP, 20 pairs each, %", *shares] in rows
-    text = (DOCS / "experiments.md").read_text()
-    for name, suite in (("BLiMP", "blimp"), ("Zorro", "zorro")):
-        low, mean, high = (
-            100 * found[suite]["overall"][key] for key in ("low", "accuracy", "high")
-        )
-        assert f"{name} {mean:.1f}% ({low:.1f} to {high:.1f})" in text
+    _assert_probes(found)
 
 
 def test_the_run_with_all_tokens_masked_is_that_of_its_figures():
@@ -80,9 +84,4 @@ def test_the_run_with_all_tokens_masked_is_that_of_its_figures():
         for step in steps
     ]
     assert ["the same in the last entry", *shares] in rows
-    text = (DOCS / "experiments.md").read_text()
-    for name, suite in (("BLiMP", "blimp"), ("Zorro", "zorro")):
-        low, mean, high = (
-            100 * found[suite]["overall"][key] for key in ("low", "accuracy", "high")
-        )
-        assert f"{name} {mean:.1f}% ({low:.1f} to {high:.1f})" in text
+    _assert_probes(found)
