@@ -30,6 +30,7 @@ def build_step(request: dict[str, Any], batch: dict[str, list]) -> Callable[[], 
             config.optimizer,
             config.train.num_steps,
             compiled=model.compute.fuse_elementwise,
+            compute_dtype=model.compute.dtype,
         )
         adam.build(model.trainable_variables)
     objective = objectives.PretrainingObjective(config.data.pair_loss)

@@ -246,7 +246,7 @@ class DataConfig(validation.Section, name="data"):
         )
 
 
-OPTIMIZERS = ("lamb", "adamw")
+OPTIMIZERS = ("lamb", "adamw", "muon")
 DECAYS = ("polynomial", "cosine", "constant", "wsd", "wsd_sqrt")
 WSD_DECAYS = ("wsd", "wsd_sqrt")
 DECAY_STARTS = ("start", "warmup_end")
@@ -256,9 +256,10 @@ WARMUP_SHARE = 0.025
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(validation.Section, name="optimizer"):
-    """LAMB or AdamW, warmup and decay (ALBERT paper, section 4.1; LAMB paper).
+    """LAMB, AdamW or Muon, warmup and decay (ALBERT paper, section 4.1; LAMB paper).
 
-    `name` chooses the optimizer. `learning_rate` is the highest that is reached: the
+    `name` chooses the optimizer; "muon" is LAMB with orthogonalized steps for the
+    matrices of dense layers. `learning_rate` is the highest that is reached: the
     rate rises linearly over `warmup_steps`. Where these are not given they are 2.5 % of
     `train.num_steps`, as in the paper (3,125 of 125,000), and at most what
     `decay_steps` leaves. After warmup the rate falls to 0 at the last step, as a
@@ -273,7 +274,7 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     and of Adam; the original has none. Gradients are clipped to the global norm
     `clip_norm`. `weight_decay_rate` is that of the decoupled decay of the weights.
     Variables whose name matches a pattern of `exclude_patterns` get neither weight
-    decay nor, under LAMB, a trust ratio.
+    decay nor, under LAMB and Muon, a trust ratio.
     """
 
     name: str = validation.one_of(OPTIMIZERS, default="lamb")

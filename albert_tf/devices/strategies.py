@@ -33,7 +33,8 @@ def create_strategy(kind: str = "auto", tpu: str = "") -> tf.distribute.Strategy
 
     Raises:
       ValueError: the devices do not exist, or the arguments contradict each other.
-      WorkerLostError: this host of a slice only served the first host, and has ended.
+      WorkerLostError: another worker did not start; or this host of a slice only
+        served the first host, and has ended.
     """
     if kind not in kinds.STRATEGIES:
         raise ValueError(
@@ -102,7 +103,19 @@ def _multi_worker() -> tf.distribute.Strategy:
             "--strategy=multi_worker needs TF_CONFIG with the addresses of all workers "
             "and the index of this one; it is not set"
         )
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except tf.errors.OpError as error:
+        # A worker that does not answer while all wait for each other.
+        is_lost = isinstance(
+            error, (tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
+        )
+        if not is_lost and "Barrier" not in error.message:
+            raise
+        raise WorkerLostError(
+            "another worker did not start, or is lost. Start all of them again: the "
+            f"same command resumes ({_first_line(error)})"
+        ) from error
 
 
 def _tpu(address: str) -> tf.distribute.Strategy:

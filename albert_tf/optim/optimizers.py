@@ -1,4 +1,4 @@
-"""LAMB and AdamW as ALBERT uses them."""
+"""LAMB and AdamW as ALBERT uses them, and LAMB with the matrix steps of Muon."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import tf_keras
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import stages as stages_lib
-from albert_tf.optim import averaging, schedule
+from albert_tf.optim import averaging, orthogonal, schedule
 
 
 class Slots(NamedTuple):
@@ -23,6 +23,17 @@ class Slots(NamedTuple):
     v: tf.Variable
 
 
+class UpdateRule(NamedTuple):
+    """How a variable is updated.
+
+    is_excluded: whether it gets neither weight decay nor trust ratio.
+    is_orthogonal: whether it is a matrix whose step is orthogonalized.
+    """
+
+    is_excluded: bool
+    is_orthogonal: bool = False
+
+
 class AdamW(tf_keras.optimizers.Optimizer):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 
@@ -31,6 +42,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     compiles the update of each variable, which takes fewer temporary copies on a CPU.
     `rate_scales` maps names of variables to factors of their learning rate. If a
     gradient is not finite, its variable and slots keep their values; the step counts.
+    `matrix_dtype` is that of the products with which `Muon` orthogonalizes.
     """
 
     def __init__(
@@ -44,6 +56,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         exclude_patterns: Sequence[str],
         compiled: bool = False,
         rate_scales: Mapping[str, float] | None = None,
+        matrix_dtype: str = "float32",
     ):
         super().__init__(name=type(self).__name__.lower(), jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
@@ -54,6 +67,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.exclude_patterns = tuple(exclude_patterns)
         self.compiled = compiled
+        self.matrix_dtype = matrix_dtype
         self._num_skipped, self._is_skipped = 0, False
         self._average: averaging.MovingAverage | None = None
         # Within functions, as a checkpoint would track a dictionary.
@@ -122,14 +136,17 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Updates `variable` by `gradient`, a dense tensor of the same shape."""
         index = self._index_dict[self._var_key(variable)]
         m, v = self.slots_of(variable)
-        update = self._compiled_update if self.compiled else self._update
+        rule = self.update_rule(variable)
+        # XLA multiplies matrices on a CPU more slowly than TensorFlow does.
+        is_compiled = self.compiled and not rule.is_orthogonal
+        update = self._compiled_update if is_compiled else self._update
         new_m, new_v, change = update(
             gradient,
             tf.convert_to_tensor(variable),
             tf.convert_to_tensor(m),
             tf.convert_to_tensor(v),
             self._num_taken(self._num_skipped),
-            self.is_excluded(variable),
+            rule,
         )
         m.assign(new_m)
         v.assign(new_v)
@@ -144,23 +161,31 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Returns how many steps changed the slots; float32 scalar."""
         return tf.cast(self.iterations - tf.cast(num_skipped, tf.int64), tf.float32)
 
-    def _update(self, gradient, weights, m, v, num_taken, is_excluded: bool):
+    def _update(self, gradient, weights, m, v, num_taken, rule: UpdateRule):
         """Returns the new moments, and the direction of the step."""
         is_finite = tf.reduce_all(tf.math.is_finite(gradient))
         new_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
         new_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
         m = tf.where(is_finite, new_m, m)
         v = tf.where(is_finite, new_v, v)
-        update = self._direction(weights, m, v, num_taken, is_excluded)
-        if not is_excluded:
+        update = self._direction(weights, m, v, num_taken, rule)
+        if not rule.is_excluded:
             update *= self._trust_ratio(weights, update)
         return m, v, tf.where(is_finite, update, 0.0)
 
-    def _direction(self, weights, m, v, num_taken, is_excluded: bool):
+    def _direction(self, weights, m, v, num_taken, rule: UpdateRule):
         """Returns the unscaled step, after `num_taken` steps."""
-        m_hat, v_hat = self._unbiased(m, v, num_taken)
-        update = m_hat / (tf.sqrt(v_hat) + self.epsilon)
-        return update if is_excluded else update + self.weight_decay_rate * weights
+        if rule.is_orthogonal:
+            update = orthogonal.orthogonalize(m, self.matrix_dtype)
+            update *= max(m.shape) ** 0.5  # the mean square of its elements is about 1
+        else:
+            m_hat, v_hat = self._unbiased(m, v, num_taken)
+            update = m_hat / (tf.sqrt(v_hat) + self.epsilon)
+        return update if rule.is_excluded else update + self.weight_decay_rate * weights
+
+    def update_rule(self, variable) -> UpdateRule:
+        """Returns how `variable` is updated."""
+        return UpdateRule(self.is_excluded(variable))
 
     def is_excluded(self, variable) -> bool:
         """Returns whether `variable` gets neither weight decay nor trust ratio."""
@@ -185,7 +210,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
             slots = self.slots_of(variable)
             weights, m, v = map(tf.convert_to_tensor, (variable, *slots))
             if self.uses_trust_ratio(variable):
-                update = self._direction(weights, m, v, num_taken, is_excluded=False)
+                rule = self.update_rule(variable)
+                update = self._direction(weights, m, v, num_taken, rule)
                 ratio = self._trust_ratio(weights, update)
                 name = variable.name.removesuffix(":0")
                 ratios[name] = tf.where(self.is_reached(variable), ratio, 0.0)
@@ -269,15 +295,46 @@ class Lamb(AdamW):
         return tf.where((weight_norm > 0) & (update_norm > 0), ratio, 1.0)
 
 
+class Muon(Lamb):
+    """LAMB whose steps of dense layers are orthogonalized (Jordan et al., 2024).
+
+    The step of each dense layer's matrix ("kernel") is the running mean of its
+    gradients, orthogonalized. Embeddings, biases and layer norms are updated as by
+    LAMB. Unlike Jordan's, it has the mean of Adam instead of Nesterov's momentum, and
+    every step is scaled by LAMB's trust ratio, so that learning rates are comparable
+    with those of LAMB.
+    """
+
+    def update_rule(self, variable) -> UpdateRule:
+        """Returns how `variable` is updated."""
+        is_matrix = len(variable.shape) == 2 and "kernel" in variable.name
+        is_excluded = self.is_excluded(variable)
+        return UpdateRule(is_excluded, is_orthogonal=is_matrix and not is_excluded)
+
+
+_CLASSES = {"lamb": Lamb, "adamw": AdamW, "muon": Muon}
+
+
 def create(
     config: config_lib.OptimizerConfig,
     num_steps: int,
     compiled: bool = False,
     rate_scales: Mapping[str, float] | None = None,
     stages: Sequence[stages_lib.Stage] = (),
+    compute_dtype: str = "float32",
 ) -> AdamW:
-    """Returns the optimizer of a run of `num_steps` steps, with its schedule."""
-    optimizer_class = {"lamb": Lamb, "adamw": AdamW}[config.name]
+    """Returns the optimizer of a run of `num_steps` steps, with its schedule.
+
+    Args:
+      config: the settings.
+      num_steps: of the run.
+      compiled: whether XLA compiles the updates.
+      rate_scales: factors of learning rates, by names of variables.
+      stages: of the run, if it has some.
+      compute_dtype: of the model's matrix products. Muon's own have it too, unless it
+        is float16, whose range is too small for them.
+    """
+    optimizer_class = _CLASSES[config.name]
     return optimizer_class(
         learning_rate=schedule.create(config, num_steps, stages),
         weight_decay_rate=config.weight_decay_rate,
@@ -288,4 +345,5 @@ def create(
         exclude_patterns=config.exclude_patterns,
         compiled=compiled,
         rate_scales=rate_scales,
+        matrix_dtype="bfloat16" if compute_dtype == "bfloat16" else "float32",
     )

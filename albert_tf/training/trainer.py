@@ -137,6 +137,7 @@ class Trainer:
                 compiled=self.model.compute.fuse_elementwise,
                 rate_scales=layer_decay.rate_scales(self.model, layer_rate_decay),
                 stages=self.stages,
+                compute_dtype=self.model.compute.dtype,
             )
             self.optimizer.build(self.model.trainable_variables)
             self.average: averaging.MovingAverage | None = None

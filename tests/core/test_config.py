@@ -125,7 +125,7 @@ def test_values_that_only_hold_together_may_come_in_any_order():
             "data.mask_token_rate and data.random_token_rate must sum to 1 at most; "
             "received (0.95, 0.1)",
         ),
-        ("optimizer.name=sgd", "must be one of lamb, adamw; received 'sgd'"),
+        ("optimizer.name=sgd", "must be one of lamb, adamw, muon; received 'sgd'"),
         ("optimizer.decay_from=end", "must be one of start, warmup_end"),
         (
             "optimizer.warmup_steps=125001",

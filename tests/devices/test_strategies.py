@@ -50,6 +50,32 @@ def test_several_workers_are_all_taken(monkeypatch):
         strategies.create_strategy("one_device")
 
 
+# What TensorFlow says if a worker is frozen where all wait for each other, and if the
+# port of a worker is taken.
+_FROZEN = tf.errors.InternalError(
+    *(None, None),
+    "Barrier failed because: task is set to ERROR: UNAVAILABLE: Task "
+    "/job:worker/replica:0/task:1 heartbeat timeout. Barrier Id: WaitForAllTasks::47",
+)
+_TAKEN = tf.errors.UnknownError(None, None, "Could not start gRPC server")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(_FROZEN, strategies.WorkerLostError), (_TAKEN, tf.errors.UnknownError)],
+)
+def test_a_worker_that_is_lost_at_the_start_can_be_started_again(
+    monkeypatch, error, expected
+):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
+    monkeypatch.setenv("TF_CONFIG", _cluster("a:1", "b:1"))
+    with pytest.raises(expected):
+        strategies.create_strategy()
+
+
 def test_one_worker_is_one_device(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", _cluster("a:1"))
     strategy = strategies.create_strategy()

@@ -25,7 +25,7 @@ TRAINING = (
 )
 # What tells the time, or how a run was interrupted.
 _OF_TIME = ("seconds", "begun_at")
-_CHANGING_FILES = ("metrics.jsonl", "run.lock")
+_CHANGING_FILES = ("metrics.jsonl", "run.lock", "provenance.json")
 
 
 def prepare(bench: bench_lib.Bench, num_workers: int = 2) -> bench_lib.Command:
@@ -130,7 +130,9 @@ def of_training(folder: pathlib.Path) -> dict[str, Any]:
     variables = {
         name: hashlib.sha256(value.tobytes()).hexdigest()
         for name, value in processes.variables(folder).items()
-        if not name.startswith("save_counter/")
+        # How often it was saved; and which step was evaluated before that, whose row is
+        # the same if a process was ended between the two.
+        if not name.startswith(("save_counter/", "loop/evaluated_step/"))
     }
     best = (folder / checkpointer.BEST_FILE).read_text()
     return {"rows": processes.computed_rows(folder), "best": best, **variables}
