@@ -67,13 +67,13 @@ golden-margins: ## print how near the original's numbers come to their limits
 INTEROP = build/interop
 .PHONY: test-interop
 test-interop: ## run the tests that need transformers on PyTorch, or JAX
-	@$(PRODUCT)
 	@mkdir -p $(INTEROP)
 	@cp requirements-bench-torch.txt requirements-jax.txt requirements-interop.txt \
 	  $(INTEROP)
 	@: > $(INTEROP)/constraints.txt
 	@cd $(INTEROP) && PYTHON='$(PYTHON)' $(CURDIR)/.ci/make_venv venv \
 	  requirements-interop.txt
+	@$(PRODUCT)
 	ALBERT_TF_PYTHON=$(abspath $(RUN)) $(INTEROP)/venv/bin/python -m pytest \
 	  tests/interop $(PYTEST_ARGS)
 
