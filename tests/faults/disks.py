@@ -6,6 +6,7 @@ import pathlib
 import random
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 
 from tests.faults import bench as bench_lib
@@ -116,6 +117,8 @@ def vanishing(
 ) -> Callable[[bench_lib.Bench, int, random.Random], experiment.Tally]:
     """A folder that is renamed away at a random moment, and is back afterwards.
 
+    The moment is drawn from the time in which the folder is there.
+
     Args:
       make: the command.
       find: the folder, from the output folder of the command.
@@ -133,8 +136,12 @@ def vanishing(
             line = bench_lib.command_line(command.words(output))
             log = bench.new_path("log")
             tally.num_runs += 1
+            share, started = rng.random(), time.monotonic()
             with processes.running([line], log) as (process,):
-                process.join(timeout=rng.uniform(0.0, seconds))
+                while process.is_alive() and not victim.exists():
+                    process.join(timeout=0.001)
+                left = seconds - (time.monotonic() - started)
+                process.join(timeout=share * max(left, 0.0))
                 if not process.is_alive() or not victim.exists():
                     continue
                 os.rename(victim, away)
