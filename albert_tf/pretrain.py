@@ -68,24 +68,13 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.mark_flags_as_required(["data_dir"], flag_values)
 
 
-def _check_is_chosen(flag_values: flags.FlagValues) -> None:
-    """Raises ValueError where the defaults would be a recipe that nobody asked for."""
-    names = ("train.batch_size=", "train.stages=")
-    is_set = any(one.startswith(names) for one in flag_values.set)
-    is_scaled = flag_values.scale_to_batch_size is not None
-    if not (flag_values.config or is_set or is_scaled):
-        raise ValueError(
-            "--config must name a recipe, such as configs/small.py for one machine; "
-            "without it the recipe would be ALBERT base with batches of 4,096 "
-            "sequences, which is for a TPU slice. Or set train.batch_size"
-        )
-
-
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Pre-trains with the flags' values."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
         config = config_io.load(flag_values.config, flag_values.set)
+        if flag_values.scale_to_batch_size is None:
+            config_io.require_choice(flag_values.config, flag_values.set)
         config.check_pretraining()
         follows_steps = config.warmup_follows_steps
         if flag_values.scale_to_batch_size is not None:
@@ -105,7 +94,6 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         flags_lib.refuse_second_run(flag_values)
         data_dir = flag_values.data_dir
         sources.read(data_dir, config)
-        _check_is_chosen(flag_values)
         # A run that resumes does not read it again.
         if not checkpoint_files.begun_steps(flag_values.model_dir):
             cli.require_checkpoint(flag_values, "init_checkpoint")

@@ -193,6 +193,7 @@ def _check_training(values: flags.FlagValues, config: str) -> None:
     plans.check_remote("data_dir", values.data_dir)
     plans.check_remote("model_dir", values.model_dir)
     config_io.load(config, values.set)
+    config_io.require_choice(config, values.set)
 
 
 def _training(

@@ -64,6 +64,22 @@ def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
     return override(base, overrides)
 
 
+def require_choice(path: str, overrides: Iterable[str]) -> None:
+    """Checks that a recipe or a batch size was given, before `load` takes defaults.
+
+    Raises:
+      ValueError: neither was given, so that the defaults would be trained, which are
+        for a TPU slice.
+    """
+    if path or any(one.startswith("train.batch_size=") for one in overrides):
+        return
+    raise ValueError(
+        "--config must name a recipe, such as configs/small.py for one machine; "
+        "without it the recipe would be ALBERT base with batches of 4,096 sequences, "
+        "which is for a TPU slice. Or set train.batch_size"
+    )
+
+
 def read(path: str) -> config_lib.Config:
     """Reads a `config.json` that a run wrote.
 

@@ -702,8 +702,15 @@ def test_name_is_made_of_recipe_and_machine(capsys, checkout):
     ],
 )
 def test_mistakes_are_named_before_anything_costs(capsys, checkout, arguments, message):
-    given = [f"--source={checkout}", *FOLDERS, *arguments]
+    given = [f"--source={checkout}", *FOLDERS, "--config=demo", *arguments]
     assert message in binaries.error_of(capsys, submit, *given)
+
+
+@pytest.mark.parametrize("more", [[], ["--set=train.stages=[]"]])
+def test_nothing_is_rented_for_a_recipe_that_nobody_chose(capsys, checkout, more):
+    given = [f"--source={checkout}", *FOLDERS, *TPU, *more]
+    error = binaries.error_of(capsys, submit, *given)
+    assert error.startswith("--config must name a recipe"), error
 
 
 @pytest.mark.parametrize("in_git", [False, True])
@@ -718,8 +725,8 @@ def test_outside_a_checkout_one_line_says_what_to_do(
         "submit sends the source code of a git checkout of the project, which "
         f"{tmp_path} is not: clone the project and pass --source=CLONE"
     )
-    given = f"--source={tmp_path}"
-    assert binaries.error_of(capsys, submit, *TPU, *FOLDERS, given) == error
+    given = f"--source={tmp_path}", "--config=demo"
+    assert binaries.error_of(capsys, submit, *TPU, *FOLDERS, *given) == error
 
 
 def test_source_is_the_checkout_with_the_current_directory(
