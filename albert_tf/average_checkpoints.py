@@ -1,4 +1,4 @@
-"""Averages the weights of several checkpoints of a run.
+r"""Averages the weights of several checkpoints of a run.
 
 python -m albert_tf.average_checkpoints --model_dir=RUN --last=4 --output_dir=AVERAGE
 python -m albert_tf.average_checkpoints --model_dir=RUN --steps=8000,9000,10000 \
@@ -97,6 +97,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.model_dir, steps, flag_values.output_dir, flag_values.weights
         )
     print("\n".join(lines))
+    print(cli.next_export(flag_values.output_dir))
 
 
 if __name__ == "__main__":

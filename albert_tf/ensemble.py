@@ -1,4 +1,4 @@
-"""Averages the predictions of several fine-tuned models of the same task.
+r"""Averages the predictions of several fine-tuned models of the same task.
 
 python -m albert_tf.ensemble --runs=rte,rte-large --data_dir=glue_data/RTE \
     --split=dev --output_dir=rte-ensemble

@@ -1,9 +1,10 @@
-"""Predicts and scores a split with any checkpoint of a fine-tuning run.
+r"""Predicts and scores a split with any checkpoint of a fine-tuning run.
 
 python -m albert_tf.evaluate --model_dir=mrpc --data_dir=glue_data/MRPC \
     --split=dev --output_dir=mrpc-again [--checkpoint=mrpc/model.ckpt-400]
 
 writes answers, logits for ensembles, and predictions, as albert_tf.finetune does.
+
 python -m albert_tf.evaluate --predictions=FILE --task=squad2 --data_dir=squad
 
 scores predictions of SQuAD or GLUE that any model made, as their sites take them.
@@ -68,7 +69,15 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     )
     flags_lib.define_devices(flag_values)
     flags.adopt_module_key_flags(flags_lib, flag_values)
-    flags.mark_flags_as_required(["data_dir"], flag_values)
+
+
+def _require(flag_values: flags.FlagValues, names: Sequence[str], but: str) -> None:
+    """Raises ValueError that names all of these flags that are not given."""
+    missing = [f"--{name}" for name in names if not flag_values[name].value]
+    if missing:
+        *others, last = missing
+        named = f"{', '.join(others)} and {last}" if others else last
+        raise ValueError(f"{named} must be given, {but}; --help lists the flags")
 
 
 def _check_exported(flag_values: flags.FlagValues, name: str) -> None:
@@ -87,12 +96,8 @@ def _check_exported(flag_values: flags.FlagValues, name: str) -> None:
 
 def _check_run(flag_values: flags.FlagValues) -> None:
     """Raises ValueError if what evaluates a run is missing, or does not go together."""
-    for name in ("model_dir", "output_dir"):
-        if not flag_values[name].value:
-            raise ValueError(
-                f"--{name} must be given, except with --predictions, which are scored "
-                "without a model"
-            )
+    names = "model_dir", "data_dir", "output_dir"
+    _require(flag_values, names, "or --predictions to score a file without a model")
     if flag_values.task:
         raise ValueError("--task must go with --predictions; a run has its own task")
     for name in ("lite", "openvino"):
@@ -107,6 +112,8 @@ def _score_predictions(flag_values: flags.FlagValues) -> None:
     for name in ("model_dir", "output_dir", "checkpoint", "lite", "openvino"):
         if flag_values[name].value:
             raise ValueError(f"--predictions needs no model; omit --{name}")
+    of_task = "which are a task of SQuAD or GLUE, such as squad2, and its files"
+    _require(flag_values, ("task", "data_dir"), of_task)
     cli.require_directories(flag_values, "data_dir")
     path, task = flag_values.predictions, flag_values.task
     if not files.exists(path):

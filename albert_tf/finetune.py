@@ -1,4 +1,4 @@
-"""Fine-tunes a pre-trained ALBERT on a task, and predicts with the best checkpoint.
+r"""Fine-tunes a pre-trained ALBERT on a task, and predicts with the best checkpoint.
 
 python -m albert_tf.finetune --config=configs/finetune_mrpc.py \
     --init_checkpoint=RUN --data_dir=glue_data/MRPC --model_dir=mrpc [--seeds=5]

@@ -1,4 +1,4 @@
-"""Packs the predictions of all GLUE tasks into the archive that GLUE's site accepts.
+r"""Packs the predictions of all GLUE tasks into the archive that GLUE's site accepts.
 
 python -m albert_tf.glue_submission --output=glue.zip \
     --runs=cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte,wnli

@@ -1,4 +1,4 @@
-"""Plans a run on an accelerator, and exports its train step to run it elsewhere.
+r"""Plans a run on an accelerator, and exports its train step to run it elsewhere.
 
 python -m albert_tf.plan --config=configs/albert_xxlarge.py --accelerator=v3-512 \
     --global_batch=4096 --set train.compute_dtype=bfloat16 [--largest_batches]

@@ -1,4 +1,4 @@
-"""Pre-trains ALBERT on records made by data_prep.create_pretraining_data.
+r"""Pre-trains ALBERT on records made by data_prep.create_pretraining_data.
 
 python -m albert_tf.pretrain --config=configs/albert_base.py \
     --data_dir=RECORDS --model_dir=RUN [--set train.batch_size=512 ...]
@@ -73,8 +73,6 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     with cli.user_errors():
         cli.refuse_arguments(argv)
         config = config_io.load(flag_values.config, flag_values.set)
-        if flag_values.scale_to_batch_size is None:
-            config_io.require_choice(flag_values.config, flag_values.set)
         config.check_pretraining()
         follows_steps = config.warmup_follows_steps
         if flag_values.scale_to_batch_size is not None:
@@ -94,6 +92,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         flags_lib.refuse_second_run(flag_values)
         data_dir = flag_values.data_dir
         sources.read(data_dir, config)
+        if flag_values.scale_to_batch_size is None:
+            config_io.require_choice(flag_values.config, flag_values.set)
         # A run that resumes does not read it again.
         if not checkpoint_files.begun_steps(flag_values.model_dir):
             cli.require_checkpoint(flag_values, "init_checkpoint")

@@ -1,4 +1,4 @@
-"""Runs pre-training on rented machines: a TPU slice, or hosts with GPUs.
+r"""Runs pre-training on rented machines: a TPU slice, or hosts with GPUs.
 
 python -m albert_tf.submit --tpu_type=v3-32 --zone=europe-west4-a \
     --config=configs/albert_base.py --data_dir=gs://B/records --model_dir=gs://B/run

@@ -83,6 +83,14 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.dask_scheduler,
         )
     print(common.describe(manifest, flag_values.output_dir))
+    recipe = f"--config={flag_values.config or 'RECIPE'}"
+    arguments = (
+        recipe,
+        *(f"--set={setting}" for setting in flag_values.set),
+        f"--data_dir={flag_values.output_dir}",
+        "--model_dir=run",
+    )
+    print(cli.next_command("albert_tf.pretrain", *arguments))
 
 
 if __name__ == "__main__":

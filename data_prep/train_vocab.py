@@ -150,6 +150,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     if report:
         print(report_lib.format_table({os.path.basename(prefix): report}))
     print(f"{prefix}.model: {tokenizer.vocab_size} pieces, sha256 {tokenizer.sha256}")
+    inputs = [f"--input={pattern}" for pattern in flag_values.input]
+    more = f"--vocab_model={prefix}.model", "--config=RECIPE", "--output_dir=records"
+    print(cli.next_command("data_prep.create_pretraining_data", *inputs, *more))
 
 
 if __name__ == "__main__":

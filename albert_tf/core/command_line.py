@@ -88,7 +88,7 @@ def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
             missing[f"--{flag.name}"] = " ".join((flag.help or "").split())
     is_missing = isinstance(error, flags.IllegalFlagValueError) and missing
     if not is_missing or "other than None" not in str(error):
-        message = failures.one_line(error).replace(" ?.", "?").rstrip(".")
+        message = failures.one_line(error).rstrip(".").replace(" ?", "?")
         end = "" if message.endswith("?") else "."
         return f"error: {message}{end} --help lists the flags"
     *others, last = missing

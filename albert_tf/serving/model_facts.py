@@ -156,8 +156,9 @@ def summary(model: config_lib.ModelConfig) -> str:
     """Returns a sentence on an architecture."""
     parameters = costs.count_parameters(model).encoder
     name = {"albert": "An ALBERT", "bert": "A BERT"}[architecture(model)]
+    layers = "layer" if model.num_layers == 1 else "layers"
     return (
-        f"{name} encoder of {model.num_layers} layers with hidden size "
+        f"{name} encoder of {model.num_layers} {layers} with hidden size "
         f"{model.hidden_size:,} and a vocabulary of {model.vocab_size:,} pieces: "
         f"{parameters:,} parameters."
     )

@@ -158,10 +158,12 @@ WRONG_VALUE = [
         "train.records must hold records and their manifest.json",
     ),
     ("data_prep.demo_corpus", (), "error: --output must be given"),
-    ("albert_tf.evaluate", ("--data_dir={dir}",), "--model_dir must be given, except"),
+    ("albert_tf.evaluate", (), "--model_dir, --data_dir and --output_dir must be g"),
+    ("albert_tf.evaluate", ("--data_dir={dir}",), "--model_dir and --output_dir must"),
+    ("albert_tf.evaluate", ("--predictions={file}",), "--task and --data_dir must be"),
     (
         "albert_tf.evaluate",
-        ("--data_dir={dir}", "--predictions={absent}"),
+        ("--data_dir={dir}", "--task=mrpc", "--predictions={absent}"),
         "--predictions must be a file",
     ),
     (
