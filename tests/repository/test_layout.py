@@ -38,6 +38,7 @@ TOP_LEVEL = {
     "requirements-interop.txt",
     "requirements-jax.txt",
     "requirements-openvino.txt",
+    "requirements-pip.txt",
     "requirements-plan.txt",
     "requirements-tpu.txt",
     "requirements.txt",
