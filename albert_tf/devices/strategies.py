@@ -88,7 +88,10 @@ def _num_workers() -> int:
         if not all(isinstance(group, list) for group in groups) or int(index) < 0:
             raise TypeError
     # This room imports no other one, so it does not read as core.strict_json does.
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+    except (
+        *(ValueError, AttributeError, TypeError, RecursionError),
+        OverflowError,  # an index of Infinity
+    ) as error:
         raise ValueError(
             "TF_CONFIG must be JSON with `cluster` and `task`, such as "
             '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": '

@@ -16,6 +16,7 @@ from data_prep.reading import elements, limits, markup_work
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Of XML, without those of the wikitext, which are escaped: an article has about 20.
 _MAX_PAGE_TAGS = 1 << 19
+_MAX_BRACKETS = 1 << 20
 _DUMP = re.compile(r"<page>|</?mediawiki")
 
 # Elements without running text.
@@ -187,6 +188,12 @@ def _parse_json(
         if not line.strip():
             continue
         place = f"{path}, line {number}"
+        # Each list or object takes twenty times its bytes in memory.
+        if line.count("[") + line.count("{") > _MAX_BRACKETS:
+            raise ValueError(
+                f"{place}: must have at most {_MAX_BRACKETS:,} brackets; fix or "
+                "remove the line"
+            )
         try:
             # Leniently: of a corpus only the text counts, and single surrogates, which
             # JSON allows, are handled below as other bytes that are not text.

@@ -27,6 +27,7 @@ _LONGEST_DECOMPOSITION = 18
 # Sorting a run of combining marks, as normalization does, takes time in proportion to
 # the square of its length. Those of languages have a handful.
 _MAX_MARKS = 1000
+_PART_CHARACTERS = 1 << 16
 # Marks, and invisible characters, which cleaning may remove from between marks.
 _MARK_CATEGORIES = frozenset(("Mn", "Mc", "Me", "Cf", "Cc", "Cs", "Cn"))
 
@@ -163,7 +164,7 @@ def _cut_line(line: str, most: int) -> list[str]:
 def _size(line: str, most: int) -> int:
     """Returns the size of parts of which none decomposes to more than `most`."""
     is_long = len(line) > most // _LONGEST_DECOMPOSITION
-    if is_long and len(unicodedata.normalize("NFKD", line)) > most:
+    if is_long and _decomposed_size(line, most) > most:
         return most // _LONGEST_DECOMPOSITION
     return most
 
@@ -214,13 +215,28 @@ def _is_mark(character: str) -> bool:
     return unicodedata.category(character) in _MARK_CATEGORIES
 
 
+def _decomposed_size(line: str, most: int) -> int:
+    """Returns the length of a line in NFKD, or some number above `most`.
+
+    By parts, whose lengths add up, so that little is in memory at a time: characters
+    decompose one by one, and sorting their marks leaves the length as it is.
+    """
+    size = 0
+    for start in range(0, len(line), _PART_CHARACTERS):
+        part = line[start : start + _PART_CHARACTERS]
+        size += len(unicodedata.normalize("NFKD", part))
+        if size > most:
+            break
+    return size
+
+
 def _decomposes_to_more(lines: tuple[str, ...], most: int) -> bool:
     if sum(map(len, lines)) * _LONGEST_DECOMPOSITION <= most:
         return False
     total = 0
     for line in lines:
         is_plain = line.isascii()
-        total += len(line if is_plain else unicodedata.normalize("NFKD", line))
+        total += len(line) if is_plain else _decomposed_size(line, most)
         if total > most:
             return True
     return False

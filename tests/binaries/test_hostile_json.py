@@ -340,6 +340,8 @@ def test_hostile_predictions_are_refused():
         '{"task": {"index": "one"}}',
         '{"task": {"index": []}}',
         '{"task": 3}',
+        '{"task": {"index": Infinity}}',
+        '{"task": {"index": 1e999}}',
     ],
 )
 def test_a_hostile_cluster_is_refused(monkeypatch, text):

@@ -371,7 +371,9 @@ def _of_weights(folder: pathlib.Path) -> list[Parser]:
 
 # ---- What is given to commands ----
 
-_CLUSTER = b'{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}}'
+_CLUSTER = (
+    b'{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+)
 
 
 def _read_cluster(_: pathlib.Path, content: bytes) -> Any:

@@ -7,6 +7,7 @@ import json
 import lzma
 import subprocess
 import sys
+import unicodedata
 
 import mwparserfromhell
 import pyarrow as pa
@@ -15,7 +16,7 @@ import zstandard
 from pyarrow import parquet
 
 from albert_tf.core import config
-from data_prep.reading import blocks, formats, streams
+from data_prep.reading import blocks, formats, limits, streams
 
 COMPRESS = {
     ".gz": gzip.compress,
@@ -331,6 +332,42 @@ def test_a_long_value_in_many_rows_is_in_memory_once(tmp_path):
     assert num_documents == 7
     assert peak < 1000
     assert f"{path}, row 8: the file unpacks to more than 67,108,864" in done.stderr
+
+
+def test_the_size_of_a_decomposed_line_is_measured_in_little_memory(tmp_path):
+    # 21 MB that would be 126 million characters.
+    path = write(tmp_path / "a.txt", "\ufdfa" * 7_000_000)
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER, str(path), "text"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    peak, num_documents, size = map(int, done.stdout.split())
+    assert (num_documents, size) == (0, 0)  # the document is too large
+    assert peak < 400
+
+
+@pytest.mark.parametrize("length", [1, 65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("characters", ["\ufdfa", "e\u0301\u0323", "\uac01", "ab"])
+def test_the_size_of_a_decomposed_line_is_exact(characters, length):
+    line = (characters * length)[:length]
+    expected = len(unicodedata.normalize("NFKD", line))
+    assert limits._decomposed_size(line, 18 * length) == expected
+    assert limits._decomposed_size(line, expected - 1) > expected - 1
+
+
+def test_a_line_of_many_brackets_is_refused_unread(tmp_path):
+    most = 1 << 20
+    for count, is_read in ((most // 2, True), (most, False)):
+        row = '{"text": "good", "more": [' + ",".join(["[]"] * count) + "]}"
+        path = write(tmp_path / "a.jsonl", row)
+        if is_read:
+            assert read(path, input_format="jsonl")[0] == [(1, ("good",))]
+        else:
+            with pytest.raises(ValueError, match="line 1: must have at most 1,048,576"):
+                read(path, input_format="jsonl")
 
 
 # Markup.
