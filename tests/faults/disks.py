@@ -68,6 +68,10 @@ def full(
                 if not ended.is_refusal or "no space" not in str(said).lower():
                     tally.fail(f"{command.name} in {size} bytes: {ended}")
                     continue
+                # Parts of a checkpoint that TensorFlow could not complete.
+                if left := [path.name for path in output.rglob("*_temp*")]:
+                    tally.fail(f"{command.name} in {size} bytes left {left[:3]}")
+                    continue
                 mounted.change(f"size={_PLENTY}")
                 kills.finish(bench, command, output, whole, 1, tally)
         return tally

@@ -90,6 +90,12 @@ def run_one(
     }
 
 
+def _is_done(before: dict[str, Any], wanted: int, seed: int) -> bool:
+    """Whether as many faults as wanted were injected, and none failed."""
+    is_same = before.get("wanted") == wanted and before["seed"] == seed
+    return is_same and before["num_faults"] >= wanted and not before["failures"]
+
+
 def main() -> int:
     """Runs what the command line selects."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -126,9 +132,9 @@ def main() -> int:
             wanted = one.num_short if options.short else one.num_faults
             wanted = min(wanted, options.at_most or wanted)
             before = found.get(one.name, {})
-            is_done = before.get("wanted") == wanted and before["seed"] == options.seed
-            is_done = is_done and not before["failures"] and not options.again
-            if not wanted or is_done:
+            if not wanted or (
+                _is_done(before, wanted, options.seed) and not options.again
+            ):
                 continue
             if one.name in _NEED_MOUNTS and _HAS_MOUNTS not in os.environ:
                 print(f"{one.name} is skipped: {gcs_cloud.why_not()}", flush=True)
@@ -142,6 +148,8 @@ def main() -> int:
             unfinished.write_text(json.dumps(order, indent=2) + "\n")
             unfinished.replace(options.results)
             print(f"  {values['outcomes']} in {values['seconds']} s", flush=True)
+            if values["num_faults"] < wanted:
+                print(f"  only {values['num_faults']} faults were injected", flush=True)
             for line in values["failures"]:
                 print(f"  FAILED: {line}", flush=True)
             failed += values["failures"]

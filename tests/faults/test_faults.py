@@ -47,6 +47,29 @@ def test_in_the_short_form_nothing_is_lost(tmp_path):
 # ---- The runner ----
 
 
+@pytest.mark.parametrize(
+    ("wanted", "seed", "num_faults", "failures", "expected"),
+    [
+        (5, 1, 5, [], True),
+        (5, 1, 65, [], True),
+        (5, 1, 2, [], False),  # fewer than wanted were injected
+        (5, 1, 5, ["lost"], False),
+        (6, 1, 6, [], False),
+        (5, 2, 5, [], False),
+    ],
+)
+def test_an_experiment_is_repeated_unless_it_is_whole(
+    wanted, seed, num_faults, failures, expected
+):
+    before = {
+        "wanted": 5,
+        "seed": 1,
+        "num_faults": num_faults,
+        "failures": failures,
+    }
+    assert run._is_done(before, wanted, seed) == expected
+
+
 def _experiment(outcome: str) -> experiment.Experiment:
     def disturb(_, num_faults, rng):
         tally = experiment.Tally(num_runs=3, num_faults=num_faults)
