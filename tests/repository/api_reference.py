@@ -152,7 +152,10 @@ def _type(annotation: ast.expr | None, own: set[str]) -> str:
 
 def docstring(found: Definition) -> list[str]:
     """The paragraphs of a docstring; what its sections describe, as lists."""
-    text = (ast.get_docstring(found) or "").replace("<", "\\<")
+    # Tags are HTML to Markdown, but not within code.
+    spans = (ast.get_docstring(found) or "").split("`")
+    spans[::2] = [span.replace("<", "&lt;") for span in spans[::2]]
+    text = "`".join(spans)
     parts, end = [], 0
     for section in _SECTION.finditer(text):
         parts += [text[end : section.start()], f"{section[1]}:", _body(section)]

@@ -54,6 +54,12 @@ def test_pictures_exist_and_those_of_a_page_have_both_themes():
     assert found >= 4
 
 
+@pytest.mark.parametrize("page", ["training", "serving", "probing", "interchange"])
+def test_where_a_program_may_be_loaded_the_page_says_so(page):
+    text = (project_files.ROOT / "docs" / f"{page}.md").read_text()
+    assert "](security.md)" in text
+
+
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [
