@@ -1,6 +1,7 @@
 """No code of the product runs what a file or a user's text says."""
 
 import ast
+import re
 
 import pytest
 
@@ -71,6 +72,29 @@ def test_nothing_runs_what_a_file_or_a_text_says():
         for line in violations(path, (project_files.ROOT / path).read_text())
     ]
     assert not found, "\n" + "\n".join(found)
+
+
+# They read what the project itself wrote to a child process or took from one; the room
+# of devices imports no other one, and checks what it reads by itself.
+_READS_JSON = {
+    "albert_tf/core/strict_json.py",
+    "albert_tf/planning/tpu_compile.py",
+    "albert_tf/devices/strategies.py",
+    "data_prep/pipeline/run_plan.py",
+}
+
+
+def test_json_from_outside_is_read_by_the_strict_reader():
+    found = {
+        path
+        for path in _product_files()
+        if not path.startswith("albert_tf/benchmarks/")
+        and re.search(
+            r"\bjson\.(loads?|JSONDecoder)\(",
+            (project_files.ROOT / path).read_text(),
+        )
+    }
+    assert found == _READS_JSON
 
 
 @pytest.mark.parametrize(
