@@ -247,7 +247,7 @@ class DataConfig(validation.Section, name="data"):
 
 
 OPTIMIZERS = ("lamb", "adamw", "muon")
-DECAYS = ("polynomial", "cosine", "constant", "wsd", "wsd_sqrt")
+DECAYS = ("polynomial", "cosine", "sqrt", "constant", "wsd", "wsd_sqrt")
 WSD_DECAYS = ("wsd", "wsd_sqrt")
 DECAY_STARTS = ("start", "warmup_end")
 # Of the steps of a run: the paper's 3,125 of 125,000.
@@ -263,8 +263,8 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     rate rises linearly over `warmup_steps`. Where these are not given they are 2.5 % of
     `train.num_steps`, as in the paper (3,125 of 125,000), and at most what
     `decay_steps` leaves. After warmup the rate falls to 0 at the last step, as a
-    polynomial of power `decay_power` or as a cosine, or stays constant, depending on
-    `decay`. The decay counts its steps from `decay_from`: "start" is the
+    polynomial of power `decay_power`, as a cosine or ("sqrt") as 1 minus the square
+    root of the progress, or stays constant, depending on `decay`. The decay counts its steps from `decay_from`: "start" is the
     original's (the rate jumps down where warmup ends), "warmup_end" is continuous. With
     "wsd" (warmup, stable, decay) the rate stays constant until `decay_steps` before the
     last step, and then falls to 0 as that polynomial, which is linear by default; with

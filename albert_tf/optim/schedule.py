@@ -24,6 +24,7 @@ class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
       2404.06395, section 4), whose decay is exponential and does not reach 0; the
       linear decay to 0, which is the default, is of Hägele et al., 2024 (arXiv
       2405.18392, section 3);
+    - "sqrt": `1 - sqrt(progress)`, which falls fast at first;
     - "wsd_sqrt": in those steps `1 - sqrt(progress)` (Hägele et al., 2024).
 
     Without a stable part `progress` is `step / num_steps` for decay_from="start", as in
@@ -57,7 +58,7 @@ class WarmupDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
                 return tf.ones_like(progress)
             case "cosine":
                 return 0.5 * (1.0 + tf.cos(math.pi * progress))
-            case "wsd_sqrt":
+            case "sqrt" | "wsd_sqrt":
                 return 1.0 - tf.sqrt(progress)
             case _:
                 return (1.0 - progress) ** self._optimizer.decay_power

@@ -86,8 +86,12 @@ def _steps(num_steps: int, warmup_steps: int, decay_steps: int) -> tuple[str, ..
     )
 
 
-# The recipe has a lower rate and averaged weights, for more steps.
-_FEW_STEPS = ("optimizer.learning_rate=0.01", "train.ema_decay=0")
+# The recipe has another optimizer than the paper, and averaged weights.
+_FEW_STEPS = (
+    "optimizer.name=lamb",
+    "optimizer.learning_rate=0.01",
+    "train.ema_decay=0",
+)
 _DROPOUT = ("model.hidden_dropout_rate=0.1", "model.attention_dropout_rate=0.1")
 
 _SMOKE = Budget(

@@ -54,6 +54,15 @@ def test_a_cosine_falls_to_zero(decay_from, expected):
     np.testing.assert_allclose(rates, expected, atol=1e-6)
 
 
+def test_a_square_root_falls_fast_at_first():
+    ours = _schedule(0.5, 100, 20, decay="sqrt", decay_from="warmup_end")
+    rates = [float(ours(step)) for step in (10, 20, 25, 40, 100)]
+    # 1 - sqrt(1/16) and 1 - sqrt(1/4), of 0.5.
+    np.testing.assert_allclose(rates, [0.25, 0.5, 0.375, 0.25, 0.0], atol=1e-6)
+    stable = _schedule(0.5, 100, 20, decay="wsd_sqrt", decay_steps=80)
+    assert [float(stable(step)) for step in (10, 20, 25, 40, 100)] == rates
+
+
 def test_a_constant_rate_stays_after_warmup():
     ours = _schedule(0.5, 100, 20, decay="constant")
     rates = [float(ours(step)) for step in (0, 10, 20, 60, 100, 105)]
