@@ -23,7 +23,10 @@ PAD, UNK, CLS, SEP, MASK = "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNK, CLS, SEP, MASK)
 META_SYMBOL = "\u2581"  # how SentencePiece writes a space inside a piece
 
-_TRAIN_HINT = "train one with `python -m data_prep.train_vocab`"
+_OF_MODEL = (
+    "it must be the SentencePiece .model file that the model or the records were made "
+    "with"
+)
 REPLACEMENT = "\ufffd"  # replaces what UTF-8 cannot encode
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _PUNCTUATION = frozenset('!"#$%&"()*+,-./:;?@[\\]^_`{|}~€£')
@@ -145,12 +148,16 @@ class Tokenizer:
         )
 
     @classmethod
-    def from_file(cls, path: str, lower_case: bool = True) -> "Tokenizer":
+    def from_file(
+        cls, path: str, lower_case: bool = True, advice: str = _OF_MODEL
+    ) -> "Tokenizer":
         """Reads a `.model` file, local or remote (gs://).
 
         Args:
             path: local or remote.
             lower_case: see `__init__`.
+            advice: what to do about an error. With another vocabulary than its own a
+                model is of no use, so that only who begins one may train one.
 
         Raises:
             ValueError: the file cannot be read, or is not a model; names the path.
@@ -159,11 +166,10 @@ class Tokenizer:
             return cls(files.read_bytes(path), lower_case)
         except OSError as error:
             raise ValueError(
-                f"{path}: cannot read the vocabulary ({error.strerror}); give "
-                f"the path of a SentencePiece .model file, or {_TRAIN_HINT}"
+                f"{path}: cannot read the vocabulary ({error.strerror}); {advice}"
             ) from error
         except ValueError as error:
-            raise ValueError(f"{path}: {error}; {_TRAIN_HINT}") from error
+            raise ValueError(f"{path}: {error}; {advice}") from error
 
     def __reduce__(self):
         """Pickles as the model's bytes, for worker processes."""

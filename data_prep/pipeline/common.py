@@ -12,6 +12,23 @@ from data_prep.records import shards
 from data_prep.text import cleaning, contamination
 
 
+def read_vocab(path: str, lower_case: bool) -> tokenizer_lib.Tokenizer:
+    """Reads a vocabulary to make records with, which may be any.
+
+    Args:
+      path: of the SentencePiece model.
+      lower_case: whether texts are lower-cased.
+
+    Raises:
+      ValueError: there is none, or it is damaged.
+    """
+    advice = (
+        "give the path of a SentencePiece .model file, or train one with `python -m "
+        "data_prep.train_vocab`"
+    )
+    return tokenizer_lib.Tokenizer.from_file(path, lower_case, advice)
+
+
 def make_settings(
     vocab_model: str, config: config_lib.Config, evaluation_input: str | Iterable[str]
 ) -> tuple[block_processor.PipelineSettings, tokenizer_lib.Tokenizer]:
@@ -26,7 +43,7 @@ def make_settings(
     Raises:
       ValueError: the vocabulary does not fit.
     """
-    tokenizer = tokenizer_lib.Tokenizer.from_file(vocab_model, config.data.lower_case)
+    tokenizer = read_vocab(vocab_model, config.data.lower_case)
     _check_vocabulary(tokenizer, vocab_model, config)
     evaluation = _read_evaluation(evaluation_input, config.text)
     cleaning.Cleaner(config.text, evaluation)  # raises its errors early

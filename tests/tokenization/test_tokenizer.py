@@ -471,8 +471,12 @@ def test_travels_to_worker_processes(cased):
 
 def test_missing_file_is_named(tmp_path):
     path = str(tmp_path / "no.model")
-    with pytest.raises(ValueError, match=r"no\.model: cannot read.*train_vocab"):
+    with pytest.raises(ValueError, match=r"no\.model: cannot read") as error:
         tokenizer_lib.Tokenizer.from_file(path)
+    # The vocabulary of a model cannot be replaced by a new one.
+    assert "train" not in str(error.value)
+    with pytest.raises(ValueError, match=r"no\.model: cannot read.*; train one"):
+        tokenizer_lib.Tokenizer.from_file(path, advice="train one")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\xff" * 9])
