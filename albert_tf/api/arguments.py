@@ -1,30 +1,130 @@
 """Checks of what callers of the Python API pass, before anything is computed."""
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.core import short_repr
+from albert_tf.core import config as config_lib
+from albert_tf.core import files, other_formats, short_repr, validation
+from albert_tf.data import schema
+
+# A flag within a message, and not in a command that a message gives.
+_FLAG = re.compile(r"--(\w+)\b(?!=)")
+# The name of a model on the Hugging Face Hub: OWNER/MODEL.
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
-def path_of(value: Any, name: str) -> str:
+@contextlib.contextmanager
+def named(**arguments: str) -> Iterator[None]:
+    """Names arguments in the errors of what the commands use too, which name flags.
+
+    Args:
+      **arguments: the name of the argument, by that of the flag.
+    """
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        text = _FLAG.sub(lambda flag: arguments.get(flag[1], flag[0]), message)
+        if text == message:
+            raise
+        raise ValueError(text) from error.__cause__
+
+
+def path_of(value: Any, name: str, may_be_empty: bool = False) -> str:
     """Returns a path as text.
 
     Args:
       value: text, or a `pathlib.Path`.
       name: of the argument.
+      may_be_empty: whether an empty text has a meaning of its own.
 
     Raises:
-      ValueError: it is neither.
+      ValueError: it is neither, or empty.
     """
     if isinstance(value, str | os.PathLike):
         path = os.fspath(value)
-        if isinstance(path, str):
+        if isinstance(path, str) and (path or may_be_empty):
             return path
+    condition = "" if may_be_empty else ", that is not empty"
     raise ValueError(
-        f"{name} must be a path, text or a pathlib.Path; received "
+        f"{name} must be a path, text or a pathlib.Path{condition}; received "
         f"{short_repr.shown(value)}"
     )
+
+
+def checkpoint_of(value: Any) -> str:
+    """Returns the prefix of a checkpoint as text; empty means the default.
+
+    Raises:
+      ValueError: there is no such checkpoint.
+    """
+    path = path_of(value, "checkpoint", may_be_empty=True)
+    if path and not files.exists(f"{path}.index"):
+        raise ValueError(
+            "checkpoint must be the prefix of a checkpoint, such as "
+            f"run/model.ckpt-500; there is no {path}.index"
+        )
+    return path
+
+
+def require_weights(value: Any) -> None:
+    """Raises ValueError unless `value` says which weights of a checkpoint are meant."""
+    validation.require_choice("weights", value, config_lib.WEIGHTS)
+
+
+def require_config(value: Any) -> None:
+    """Raises ValueError unless `value` is a recipe."""
+    validation.require(
+        isinstance(value, config_lib.Config),
+        "config must be a Config, as albert_tf.load_config returns it",
+        value,
+    )
+
+
+def require_present(path: str, what: str) -> None:
+    """Raises ValueError if there is nothing at a path.
+
+    Args:
+      path: local or remote.
+      what: should be there.
+    """
+    if not files.exists(path):
+        raise ValueError(f"there is no {what} {path}{_download_advice(path)}")
+
+
+def _download_advice(path: str) -> str:
+    """Returns how to get a model, if a path may be its name on the Hub."""
+    owner, _, name = path.partition("/")
+    if not _HUB_NAME.fullmatch(path) or files.exists(owner):
+        return ""
+    words = ["python", "-m", "albert_tf.convert", f"--from=hf:{path}", "--download"]
+    command = shlex.join([*words, f"--to=run:{name}_run"])
+    return (
+        ". If it is the name of a model on the Hugging Face Hub, fetch and convert it "
+        f"first: {command}. Then give {name}_run"
+    )
+
+
+def require_run(path: str, may_be_exported: bool = True) -> None:
+    """Raises ValueError if the directory `path` holds no run.
+
+    Args:
+      path: local or remote; no exported model.
+      may_be_exported: whether an exported model would do.
+    """
+    other_formats.refuse(path)
+    require_present(path, "directory")
+    names = (schema.CONFIG_FILE, schema.SEEDS_FILE)
+    if not any(files.exists(os.path.join(path, name)) for name in names):
+        what, lacking = "a run", f"no {schema.CONFIG_FILE}"
+        if may_be_exported:
+            what = f"{what} or of an exported model"
+            lacking = f"neither {schema.CONFIG_FILE} nor a SavedModel"
+        raise ValueError(f"path must be the directory of {what}; {path} has {lacking}")
 
 
 class Examples(NamedTuple):
@@ -46,7 +146,7 @@ def examples_of(
 
     Args:
       value: an example, or several. An example is a text, or a tuple of texts; in a
-        list of examples it may be a list of texts too.
+        list of examples, or a tuple of them, it may be a list of texts too.
       method: the name of the method.
       what: describes an example.
       least: minimum number of texts of an example.
@@ -63,7 +163,11 @@ def examples_of(
             f"{short_repr.shown(received)}"
         )
 
-    is_single = isinstance(value, str) or (isinstance(value, tuple) and most != 1)
+    is_single = isinstance(value, str) or (
+        isinstance(value, tuple)
+        and most != 1
+        and not any(isinstance(one, list | tuple) for one in value)
+    )
     several = [value] if is_single else value
     if not isinstance(several, Iterable) or isinstance(several, bytes | Mapping):
         raise wrong(value)

@@ -4,6 +4,7 @@ Shapes: B batch, S sequence, H hidden.
 """
 
 import dataclasses
+import os
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tf_keras
 
 from albert_tf.api import arguments
 from albert_tf.core import config as config_lib
+from albert_tf.core import validation
 from albert_tf.model import compute as compute_lib
 from albert_tf.model import encoder as encoder_lib
 from albert_tf.model import features as features_lib
@@ -48,10 +50,19 @@ class EncoderLayer(tf_keras.layers.Layer):
             outputs are float32.
           name: of the layer.
           **kwargs: those of `tf_keras.layers.Layer`, such as `trainable`.
+
+        Raises:
+          ValueError: the configuration is something else.
         """
         super().__init__(name=name, **kwargs)
         if isinstance(config, dict):
             config = config_lib.ModelConfig(**config)
+        validation.require(
+            isinstance(config, config_lib.ModelConfig),
+            "config must be the section `model` of a recipe, such as "
+            "albert_tf.load_config().model, or its values by name",
+            config,
+        )
         self._settings = {"seed": seed, "compute_dtype": compute_dtype}
         self._model_config = config
         initializer = stateless_random.TruncatedNormal(config.initializer_range, seed)
@@ -65,7 +76,7 @@ class EncoderLayer(tf_keras.layers.Layer):
         self.encoder(ids, ids, ids)
         super().build(input_shape)
 
-    def __call__(self, inputs, *args, **kwargs) -> Any:
+    def __call__(self, inputs, *args, **kwargs) -> dict[str, tf.Tensor]:
         """Checks the inputs, and calls the layer.
 
         Raises:
@@ -102,8 +113,8 @@ class EncoderLayer(tf_keras.layers.Layer):
 
 
 def load_encoder(
-    path: str,
-    checkpoint: str = "",
+    path: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str] = "",
     weights: str = config_lib.WEIGHTS[0],
     compute_dtype: str = "float32",
 ) -> EncoderLayer:
@@ -119,7 +130,12 @@ def load_encoder(
     Raises:
       ValueError: there is no such run, or its files do not match.
     """
-    loaded, _ = load.load_encoder(arguments.path_of(path, "path"), checkpoint, weights)
+    path = arguments.path_of(path, "path")
+    arguments.require_weights(weights)
+    arguments.require_run(path, may_be_exported=False)
+    checkpoint = arguments.checkpoint_of(checkpoint)
+    with arguments.named(model_dir="path"):
+        loaded, _ = load.load_encoder(path, checkpoint, weights)
     layer = EncoderLayer(loaded.config, compute_dtype=compute_dtype)
     layer.build(None)
     layer.encoder.set_weights(loaded.get_weights())

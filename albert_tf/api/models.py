@@ -12,7 +12,7 @@ import numpy as np
 from albert_tf.api import arguments
 from albert_tf.checkpoints import run_vocab
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, other_formats
+from albert_tf.core import config_io, files, validation
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader
 from albert_tf.inference import saved_model, saved_model_dir, signatures
@@ -50,6 +50,7 @@ def load(
       ValueError: there is no such model, or an argument does not suit it.
     """
     path = arguments.path_of(path, "path")
+    arguments.require_weights(weights)
     if saved_model_dir.is_saved_model(path):
         if compute_dtype or checkpoint or weights != config_lib.WEIGHTS[0]:
             raise ValueError(
@@ -57,14 +58,16 @@ def load(
                 f"model, which has them since its export; received them for {path}"
             )
         return Model(path, saved_model.load(path))
-    _require_run(path)
-    module, _ = serving_load.load_serving(
-        path, checkpoint, compute_dtype, weights=weights
-    )
+    arguments.require_run(path)
+    checkpoint = arguments.checkpoint_of(checkpoint)
+    with arguments.named(model_dir="path"):
+        module, _ = serving_load.load_serving(
+            path, checkpoint, compute_dtype, weights=weights
+        )
     return Model(path, module)
 
 
-def load_tokenizer(path: str) -> tokenizer_lib.Tokenizer:
+def load_tokenizer(path: str | os.PathLike[str]) -> tokenizer_lib.Tokenizer:
     """Loads the tokenizer of a run or of an exported model, or a vocabulary.
 
     Args:
@@ -76,27 +79,17 @@ def load_tokenizer(path: str) -> tokenizer_lib.Tokenizer:
     """
     path = arguments.path_of(path, "path")
     if not files.is_folder(path):
+        arguments.require_present(path, "file or directory")
         return tokenizer_lib.Tokenizer.from_file(path, lower_case=True)
     extra = os.path.join(path, saved_model_dir.EXTRA)
     folder = extra if saved_model_dir.is_saved_model(path) else path
-    _require_run(folder)
+    arguments.require_run(folder)
     folder = results_reader.best_folder(folder)
     config = config_io.read(os.path.join(folder, schema.CONFIG_FILE))
     run_vocab.check(folder)
     return tokenizer_lib.Tokenizer.from_file(
         os.path.join(folder, schema.VOCAB_FILE), config.data.lower_case
     )
-
-
-def _require_run(path: str) -> None:
-    """Raises ValueError if the directory `path` holds no run."""
-    other_formats.refuse(path)
-    names = (schema.CONFIG_FILE, schema.SEEDS_FILE)
-    if not any(files.exists(os.path.join(path, name)) for name in names):
-        raise ValueError(
-            "the path must be the directory of a run or of an exported model; "
-            f"{path} has neither {schema.CONFIG_FILE} nor a SavedModel"
-        )
 
 
 class Model:
@@ -169,7 +162,10 @@ class Model:
             return list(getattr(embeddings, pooling))
 
         found = self._ask("encode", encode, text, "a text", 1, 1, method="embed")
-        return found if isinstance(text, str) else np.array(found, np.float32)
+        if isinstance(found, list) and not found:
+            (row,) = encode(self._signature("encode"), [("",)])
+            return np.zeros([0, len(row)], np.float32)
+        return np.asarray(found, np.float32)
 
     def sentence_order(self, pair: Any) -> Any:
         """Computes how probably two texts are in the order in which they are given.
@@ -242,8 +238,8 @@ class Model:
         """Scores the sentences of minimal pairs by their pseudo-log-likelihood.
 
         Args:
-          pairs: a grammatical and an ungrammatical sentence each; or the path of a
-            suite as albert_tf.probe takes it, such as the directory of BLiMP.
+          pairs: a grammatical and an ungrammatical sentence each, at least one; or the
+            path of a suite as albert_tf.probe takes it, such as the directory of BLiMP.
           metric: "pll", or "pll_within_word" for Kauf and Ivanova's.
           pairs_per_paradigm: how many of each paradigm of a suite; 0 for all.
 
@@ -251,16 +247,33 @@ class Model:
           The scores, and accuracies with intervals.
 
         Raises:
-          ValueError: the model has no masked-LM head, or no pair is short enough.
+          ValueError: the model has no masked-LM head, there is no pair, or none is
+            short enough.
         """
-        if isinstance(pairs, str):
-            found = suites.read(pairs, pairs_per_paradigm)
+        validation.require_choice("metric", metric, settings.METRICS)
+        if isinstance(pairs, str | os.PathLike):
+            path = arguments.path_of(pairs, "pairs")
+            found = suites.read(path, pairs_per_paradigm)
         else:
             what = "a grammatical and an ungrammatical sentence"
             given = arguments.examples_of(pairs, "probe", what, 2, 2).texts
+            validation.require(len(given) > 0, "pairs must hold a pair", pairs)
             found = [suites.Pair("pairs", "", good, bad) for good, bad in given]
         scorer = token_scorer.load_scorer(self.path).scorer
         return probe.probe(scorer, found, metric)
+
+    def _signature(self, name: str) -> Any:
+        """Returns a signature.
+
+        Raises:
+          ValueError: the model has none of this name.
+        """
+        if name not in self.signatures:
+            raise ValueError(
+                f"the model must have the signature {name}; {self.path} has "
+                f"{', '.join(self.signatures)}"
+            )
+        return self._loaded.signatures[name]
 
     def _ask_form(self, name: str, example: Any) -> Any:
         form = signatures.FORMS[name]
@@ -288,12 +301,7 @@ class Model:
           most: its maximum number of texts.
           method: the name of the method, if it is not that of the signature.
         """
-        if name not in self.signatures:
-            raise ValueError(
-                f"the model must have the signature {name}; {self.path} has "
-                f"{', '.join(self.signatures)}"
-            )
-        call = self._loaded.signatures[name]
+        call = self._signature(name)
         examples, is_single = arguments.examples_of(
             given, method or name, what, least, most
         )

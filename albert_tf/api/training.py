@@ -1,5 +1,6 @@
 """Models to train in one's own loop, and the batches of records."""
 
+import os
 from collections.abc import Iterable
 
 import tensorflow as tf
@@ -14,7 +15,9 @@ from albert_tf.model import pretraining_model
 from albert_tf.training import objectives
 
 
-def load_config(path: str = "", overrides: Iterable[str] = ()) -> config_lib.Config:
+def load_config(
+    path: str | os.PathLike[str] = "", overrides: Iterable[str] = ()
+) -> config_lib.Config:
     """Loads a recipe.
 
     Args:
@@ -25,7 +28,9 @@ def load_config(path: str = "", overrides: Iterable[str] = ()) -> config_lib.Con
     Raises:
       ValueError: there is no such recipe, or a setting is unknown or wrong.
     """
-    return config_io.load(arguments.path_of(path, "path"), overrides)
+    path = arguments.path_of(path, "path", may_be_empty=True)
+    with arguments.named(config="path", set="overrides"):
+        return config_io.load(path, overrides)
 
 
 def build_model(config: config_lib.Config) -> pretraining_model.PretrainingModel:
@@ -35,13 +40,19 @@ def build_model(config: config_lib.Config) -> pretraining_model.PretrainingModel
     takes any batch of `read_batches`, and `model(batch)`, which also returns each
     layer, those of records made with `data.pack_sequences=0`. The weights are drawn
     from `train.seed`.
+
+    Raises:
+      ValueError: the recipe is something else.
     """
+    arguments.require_config(config)
     return pretraining_model.build_pretraining_model(
         config.model, config.train.seed, pretraining_model.compute_form(config.train)
     )
 
 
-def read_batches(data_dir: str, config: config_lib.Config) -> tf.data.Dataset:
+def read_batches(
+    data_dir: str | os.PathLike[str], config: config_lib.Config
+) -> tf.data.Dataset:
     """Returns the batches of a run with this recipe: infinite, shuffled, masked.
 
     Args:
@@ -52,8 +63,10 @@ def read_batches(data_dir: str, config: config_lib.Config) -> tf.data.Dataset:
       ValueError: there are no records, or they do not suit the recipe.
     """
     data_dir = arguments.path_of(data_dir, "data_dir")
+    arguments.require_config(config)
     manifest = manifest_lib.read_manifest(data_dir, "data_dir")
-    manifest_lib.check_manifest(data_dir, manifest, config)
+    with arguments.named(set="the override"):
+        manifest_lib.check_manifest(data_dir, manifest, config)
     input_fn = input_pipeline.train_input_fn(data_dir, manifest, config, 0)
     return strategies.whole_dataset(input_fn)
 
@@ -71,7 +84,11 @@ def compute_loss(
       batch: of `read_batches`.
       config: the recipe; `data.pair_loss` says which pairs count.
       dropout_seed: int32 [2], another one at each step; None for no dropout.
+
+    Raises:
+      ValueError: the recipe is something else.
     """
+    arguments.require_config(config)
     objective = objectives.PretrainingObjective(config.data.pair_loss)
     sums = objective.batch_sums(model, batch, dropout_seed)
     return objective.mean(sums, objective.weights(batch))
