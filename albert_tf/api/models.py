@@ -3,6 +3,7 @@
 Shapes: T texts, H hidden.
 """
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from albert_tf.core import config_io, files, validation
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader
 from albert_tf.inference import saved_model, saved_model_dir, signatures
-from albert_tf.probing import probe, settings, suites
+from albert_tf.probing import probe, scoring, settings, suites
 from albert_tf.serving import load as serving_load
 from albert_tf.serving import token_scorer
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -259,8 +260,13 @@ class Model:
             given = arguments.examples_of(pairs, "probe", what, 2, 2).texts
             validation.require(len(given) > 0, "pairs must hold a pair", pairs)
             found = [suites.Pair("pairs", "", good, bad) for good, bad in given]
-        scorer = token_scorer.load_scorer(self.path).scorer
-        return probe.probe(scorer, found, metric)
+        return probe.probe(self._scorer, found, metric)
+
+    @functools.cached_property
+    def _scorer(self) -> scoring.Scorer:
+        """Scores tokens with the weights that were loaded."""
+        self._signature(token_scorer.SIGNATURE)
+        return token_scorer.of_loaded(self._loaded, self.path)
 
     def _signature(self, name: str) -> Any:
         """Returns a signature.

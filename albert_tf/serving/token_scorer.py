@@ -1,7 +1,7 @@
 """Loads a model of any form as one that scores tokens, for grammar probes."""
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from albert_tf.checkpoints import warm_start
 from albert_tf.core import config as config_lib
@@ -12,7 +12,7 @@ from albert_tf.probing import model_scorer, scoring
 from albert_tf.serving import load
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
-_SIGNATURE = "score_tokens"
+SIGNATURE = "score_tokens"
 
 
 class LoadedScorer(NamedTuple):
@@ -72,19 +72,38 @@ def _load_saved_model(path: str) -> LoadedScorer:
     loaded = saved_model.load(path)
     folder = os.path.join(path, saved_model_dir.EXTRA)
     config_path = os.path.join(folder, schema.CONFIG_FILE)
-    if _SIGNATURE not in loaded.signatures or not files.exists(config_path):
+    if SIGNATURE not in loaded.signatures or not files.exists(config_path):
         raise ValueError(
-            f"--model must be a SavedModel with the signature {_SIGNATURE}; {path} has "
+            f"--model must be a SavedModel with the signature {SIGNATURE}; {path} has "
             f"{', '.join(loaded.signatures)}. Export a pre-trained model again with "
             "albert_tf.export"
         )
-    config = config_io.read(config_path)
-    vocab_path = os.path.join(folder, schema.VOCAB_FILE)
-    tokenizer = tokenizer_lib.Tokenizer.from_file(vocab_path, config.data.lower_case)
+    return LoadedScorer(of_loaded(loaded, path), config_io.read(config_path), "")
+
+
+def of_loaded(loaded: Any, path: str) -> scoring.Scorer:
+    """Returns a scorer with the weights of a model that is loaded already.
+
+    Args:
+      loaded: of `load.load_serving` or `saved_model.load`, with `SIGNATURE`.
+      path: the directory that it was loaded from, which has its vocabulary.
+
+    Raises:
+      ValueError: a file is missing or damaged, or they do not match.
+    """
+    if saved_model_dir.is_saved_model(path):
+        folder = os.path.join(path, saved_model_dir.EXTRA)
+        config = config_io.read(os.path.join(folder, schema.CONFIG_FILE))
+        vocab_path = os.path.join(folder, schema.VOCAB_FILE)
+        tokenizer = tokenizer_lib.Tokenizer.from_file(
+            vocab_path, config.data.lower_case
+        )
+    else:
+        config, tokenizer = load.read_run(path)
 
     def run(input_ids, input_mask, positions, target_rows, target_ids):
         # Through the loaded object, which owns the variables of its functions.
-        return loaded.signatures[_SIGNATURE](
+        return loaded.signatures[SIGNATURE](
             input_ids=input_ids,
             input_mask=input_mask,
             positions=positions,
@@ -93,6 +112,4 @@ def _load_saved_model(path: str) -> LoadedScorer:
         )["log_probability"]
 
     length = config.data.max_seq_length
-    return LoadedScorer(
-        scoring.Scorer(model_scorer.of_arrays(run), tokenizer, length), config, ""
-    )
+    return scoring.Scorer(model_scorer.of_arrays(run), tokenizer, length)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -11,10 +12,15 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import export, predict
-from tests.support import binaries, fine_tuned, small_task
+from albert_tf.checkpoints import checkpointer
+from albert_tf.model import pretraining_model
+from albert_tf.probing import scoring
+from albert_tf.serving import token_scorer
+from tests.support import binaries, fine_tuned, small_run, small_task
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TEXTS = ["The river runs [MASK] a small lake.", "His brother lies [MASK]."]
+PAIRS = [("The river runs.", "The river run."), ("A train", "Train a")]
 
 pytestmark = pytest.mark.slow
 
@@ -88,11 +94,73 @@ def test_mean_and_pooled_embeddings_are_those_of_the_signature(model, run):
 
 
 def test_minimal_pairs_are_scored(model):
-    pairs = [("The river runs.", "The river run."), ("A train", "Train a")]
-    probed = model.probe(pairs)
+    probed = model.probe(PAIRS)
     assert probed.good_scores.shape == (2,) and (probed.good_scores < 0).all()
     share = np.mean(probed.good_scores > probed.bad_scores)
     assert probed.accuracies.overall.accuracy == pytest.approx(share)
+    for given in (tuple(PAIRS), [list(pair) for pair in PAIRS]):
+        again = model.probe(given)
+        np.testing.assert_array_equal(again.good_scores, probed.good_scores)
+    alone = model.probe(PAIRS[1])
+    np.testing.assert_allclose(alone.bad_scores, probed.bad_scores[1:], atol=1e-5)
+
+
+def test_a_suite_is_read_from_its_path(model, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in PAIRS]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    expected = model.probe(PAIRS)
+    for given in (path, str(path)):
+        found = model.probe(given)
+        np.testing.assert_array_equal(found.good_scores, expected.good_scores)
+
+
+@pytest.fixture(scope="module")
+def with_average(tmp_path_factory):
+    """A run with two checkpoints, the second with an average, all of other weights."""
+    folder = tmp_path_factory.mktemp("average") / "run"
+    small_task.write_pretrained(folder, "model.initializer_range=0.5")
+    settings = small_run.small_config("model.initializer_range=0.5").model
+    parts = {
+        name: pretraining_model.build_pretraining_model(settings, seed)
+        for name, seed in (("model", 4), ("average", 5))
+    }
+    checkpointer.Checkpointer(str(folder), 2, parts, is_chief=True).save(8, wait=True)
+    return folder
+
+
+def _score(checkpoint, weights="averaged", compute_dtype="float32"):
+    loaded = token_scorer.load_scorer(str(checkpoint), compute_dtype, weights)
+    return scoring.score(loaded.scorer, [good for good, _ in PAIRS]).values
+
+
+def test_the_weights_that_were_loaded_are_probed(with_average):
+    first, second = (with_average / f"model.ckpt-{step}" for step in (7, 8))
+    found = [
+        albert_tf.load(with_average, **settings).probe(PAIRS).good_scores
+        for settings in ({"checkpoint": first}, {}, {"weights": "trained"})
+    ]
+    expected = [_score(first), _score(second), _score(second, "trained")]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    for one, other in ((0, 1), (1, 2), (2, 0)):
+        assert np.abs(found[one] - found[other]).max() > 1e-2
+
+
+def test_probes_compute_in_the_dtype_of_the_model(with_average):
+    precise = albert_tf.load(with_average).probe(PAIRS).good_scores
+    model = albert_tf.load(with_average, compute_dtype="bfloat16")
+    rounded = model.probe(PAIRS).good_scores
+    assert 1e-4 < np.abs(rounded - precise).max() < 1
+
+
+def test_probing_reads_no_weights_and_the_vocabulary_once(with_average, tmp_path):
+    run = shutil.copytree(with_average, tmp_path / "run")
+    model = albert_tf.load(run)
+    for path in run.glob("*ckpt*"):
+        path.unlink()
+    first = model.probe(PAIRS)
+    shutil.rmtree(run)
+    np.testing.assert_array_equal(model.probe(PAIRS).good_scores, first.good_scores)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +182,8 @@ def test_fine_tuned_models_answer_as_their_kind_does(tmp_path, kind, ask, exampl
     assert [set(one) for one in two] == [set(answer)] * 2
     with pytest.raises(ValueError, match="must have the signature fill_mask; .* has"):
         tuned.fill_mask(TEXTS[0])
+    with pytest.raises(ValueError, match="must have the signature score_tokens; "):
+        tuned.probe(PAIRS)
     with pytest.raises(ValueError, match=f"{ask} takes a .*; received 5$"):
         getattr(tuned, ask)(5)
 
