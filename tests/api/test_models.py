@@ -242,18 +242,20 @@ def test_the_tokenizer_of_a_run_and_of_its_export_are_one(run, exported):
 
 _IMPORT = """
 import sys, time
-began = time.perf_counter()
+began = time.process_time()
 import albert_tf
-seconds = time.perf_counter() - began
+seconds = time.process_time() - began
 assert "tensorflow" not in sys.modules and "numpy" not in sys.modules
-print(sorted(albert_tf.__all__) == dir(albert_tf), albert_tf.__version__)
+print(sorted(albert_tf.__all__) == dir(albert_tf), seconds)
 """
 
 
 def test_importing_the_package_imports_nothing_else():
     words = [sys.executable, "-c", _IMPORT]
     found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.split()[0] == "True"
+    is_complete, seconds = found.stdout.split()
+    assert is_complete == "True"
+    assert float(seconds) < 0.2  # of the processor, which other processes do not change
 
 
 def test_all_names_of_the_package_exist():
