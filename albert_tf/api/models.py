@@ -6,7 +6,7 @@ Shapes: T texts, H hidden.
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -26,12 +26,13 @@ POOLINGS = ("mean", "pooled")
 _BATCH_SIZE = 32
 
 Answer = dict[str, Any]
+_Found = TypeVar("_Found")
 
 
 def load(
-    path: str,
+    path: str | os.PathLike[str],
     compute_dtype: str | None = None,
-    checkpoint: str = "",
+    checkpoint: str | os.PathLike[str] = "",
     weights: str = config_lib.WEIGHTS[0],
 ) -> "Model":
     """Loads a model.
@@ -97,8 +98,9 @@ class Model:
     """A model that answers texts; made by `load`.
 
     Each method takes one example and returns its answer, or a list of examples and
-    returns a list of answers, as `albert_tf.predict --json` prints them. Long lists are
-    computed in batches of 32 examples of like lengths.
+    returns a list of answers, as `albert_tf.predict --json` prints them; an `Answer` is
+    a `dict[str, Any]`. Long lists are computed in batches of 32 examples of like
+    lengths.
 
     Attributes:
       path: its directory.
@@ -115,7 +117,17 @@ class Model:
     def __repr__(self) -> str:
         return f"<albert_tf.Model {self.path}: {', '.join(self.signatures)}>"
 
-    def fill_mask(self, text: str | Sequence[str], top_k: int = 5) -> Any:
+    # Some overloads overlap, since a text is a sequence of texts too, and a tuple of
+    # texts one of examples: the first that fits is meant.
+    @overload
+    def fill_mask(  # type: ignore[overload-overlap]
+        self, text: str, top_k: int = ...
+    ) -> Answer: ...
+    @overload
+    def fill_mask(self, text: Sequence[str], top_k: int = ...) -> list[Answer]: ...
+    def fill_mask(
+        self, text: str | Sequence[str], top_k: int = 5
+    ) -> Answer | list[Answer]:
         """Finds the most probable pieces for each [MASK].
 
         Args:
@@ -168,7 +180,15 @@ class Model:
             return np.zeros([0, len(row)], np.float32)
         return np.asarray(found, np.float32)
 
-    def sentence_order(self, pair: Any) -> Any:
+    @overload
+    def sentence_order(self, pair: tuple[str, str]) -> Answer: ...
+    @overload
+    def sentence_order(
+        self, pair: Sequence[tuple[str, str] | list[str]]
+    ) -> list[Answer]: ...
+    def sentence_order(
+        self, pair: tuple[str, str] | Sequence[tuple[str, str] | list[str]]
+    ) -> Answer | list[Answer]:
         """Computes how probably two texts are in the order in which they are given.
 
         Args:
@@ -181,7 +201,18 @@ class Model:
         ask = saved_model.sentence_orders
         return self._ask("sentence_order", ask, pair, "two texts", 2, 2)
 
-    def classify(self, example: Any) -> Any:
+    @overload
+    def classify(  # type: ignore[overload-overlap]
+        self, example: str | tuple[str, ...]
+    ) -> Answer: ...
+    @overload
+    def classify(
+        self, example: Sequence[str | tuple[str, ...] | list[str]]
+    ) -> list[Answer]: ...
+    def classify(
+        self,
+        example: str | tuple[str, ...] | Sequence[str | tuple[str, ...] | list[str]],
+    ) -> Answer | list[Answer]:
         """Finds classes, or numbers where the model was trained on numbers.
 
         Args:
@@ -193,7 +224,11 @@ class Model:
         """
         return self._ask_form("classify", example)
 
-    def tag(self, text: str | Sequence[str]) -> Any:
+    @overload
+    def tag(self, text: str) -> Answer: ...  # type: ignore[overload-overlap]
+    @overload
+    def tag(self, text: Sequence[str]) -> list[Answer]: ...
+    def tag(self, text: str | Sequence[str]) -> Answer | list[Answer]:
         """Labels words.
 
         Args:
@@ -205,7 +240,15 @@ class Model:
         """
         return self._ask_form("tag", text)
 
-    def answer(self, example: Any) -> Any:
+    @overload
+    def answer(self, example: tuple[str, str]) -> Answer: ...
+    @overload
+    def answer(
+        self, example: Sequence[tuple[str, str] | list[str]]
+    ) -> list[Answer]: ...
+    def answer(
+        self, example: tuple[str, str] | Sequence[tuple[str, str] | list[str]]
+    ) -> Answer | list[Answer]:
         """Answers questions on texts.
 
         Args:
@@ -217,7 +260,15 @@ class Model:
         """
         return self._ask_form("answer", example)
 
-    def choose(self, example: Any) -> Any:
+    @overload
+    def choose(self, example: tuple[str, ...]) -> Answer: ...
+    @overload
+    def choose(
+        self, example: Sequence[tuple[str, ...] | list[str]]
+    ) -> list[Answer]: ...
+    def choose(
+        self, example: tuple[str, ...] | Sequence[tuple[str, ...] | list[str]]
+    ) -> Answer | list[Answer]:
         """Chooses options.
 
         Args:
@@ -232,7 +283,10 @@ class Model:
 
     def probe(
         self,
-        pairs: str | Sequence[tuple[str, str]],
+        pairs: str
+        | os.PathLike[str]
+        | tuple[str, str]
+        | Sequence[tuple[str, str] | list[str]],
         metric: str = settings.PLL,
         pairs_per_paradigm: int = 0,
     ) -> probe.Probed:
@@ -281,20 +335,20 @@ class Model:
             )
         return self._loaded.signatures[name]
 
-    def _ask_form(self, name: str, example: Any) -> Any:
+    def _ask_form(self, name: str, example: Any) -> Answer | list[Answer]:
         form = signatures.FORMS[name]
         return self._ask(name, form.ask, example, form.fields, form.least, form.most)
 
     def _ask(
         self,
         name: str,
-        ask: Callable[[Any, Sequence[Any]], list[Any]],
+        ask: Callable[[Any, Sequence[Any]], list[_Found]],
         given: Any,
         what: str,
         least: int,
         most: int | None,
         method: str = "",
-    ) -> Any:
+    ) -> _Found | list[_Found]:
         """Returns the answer of one example, or those of a list in its order.
 
         Args:
@@ -315,10 +369,9 @@ class Model:
             return ask(call, examples)[0]
         lengths = [sum(map(len, texts)) for texts in examples]
         order = sorted(range(len(examples)), key=lengths.__getitem__)
-        answers: list[Any] = [None] * len(examples)
+        answers: dict[int, _Found] = {}
         for first in range(0, len(order), _BATCH_SIZE):
             numbers = order[first : first + _BATCH_SIZE]
             found = ask(call, [examples[number] for number in numbers])
-            for number, answer in zip(numbers, found, strict=True):
-                answers[number] = answer
-        return answers
+            answers.update(zip(numbers, found, strict=True))
+        return [answers[number] for number in range(len(examples))]

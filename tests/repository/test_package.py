@@ -103,6 +103,7 @@ def test_the_wheel_has_the_product_and_nothing_else(wheel):
     environment = {f"albert_tf/environments/{name}" for name in environment}
     found = {name for name in names if not name.startswith(folder)}
     assert found == ours | recipes | environment
+    assert "albert_tf/py.typed" in found  # type checkers read the annotations
     assert wheel.stat().st_size < 2e6
 
 
