@@ -264,10 +264,11 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     `train.num_steps`, as in the paper (3,125 of 125,000), and at most what
     `decay_steps` leaves. After warmup the rate falls to 0 at the last step, as a
     polynomial of power `decay_power`, as a cosine or ("sqrt") as 1 minus the square
-    root of the progress, or stays constant, depending on `decay`. The decay counts its steps from `decay_from`: "start" is the
-    original's (the rate jumps down where warmup ends), "warmup_end" is continuous. With
-    "wsd" (warmup, stable, decay) the rate stays constant until `decay_steps` before the
-    last step, and then falls to 0 as that polynomial, which is linear by default; with
+    root of the progress, or stays constant, depending on `decay`. The decay counts its
+    steps from `decay_from`: "start" is the original's (the rate jumps down where warmup
+    ends), "warmup_end" is continuous. With "wsd" (warmup, stable, decay) the rate stays
+    constant until `decay_steps` before the last step, and then falls to 0 as that
+    polynomial, which is linear by default; with
     "wsd_sqrt" it falls as 1 minus the square root of the progress. `beta_1` and
     `beta_2` are the decay rates of the first and the second moment. `epsilon` is added
     to the square root of the second moment. `bias_correction` is that of the LAMB paper
