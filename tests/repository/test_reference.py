@@ -111,7 +111,8 @@ def test_every_name_of_the_package_has_a_section_with_what_it_takes():
         section.split("\n", 1) for section in f"\n{page}".split("\n## albert_tf.")[1:]
     )
     assert sections.keys() >= albert_tf._MODULES.keys()
-    assert "path: str," in sections["load"] and "Raises:" in sections["load"]
+    assert "path: str | os.PathLike[str]," in sections["load"]
+    assert "Raises:" in sections["load"]
     assert "describe: Callable[[Metrics], str] = str" in sections["Evaluation"]
     assert "### Model.fill_mask" in sections["Model"]
     assert "._" not in page and "(self" not in page
