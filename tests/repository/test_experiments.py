@@ -85,3 +85,38 @@ def test_the_run_with_all_tokens_masked_is_that_of_its_figures():
     ]
     assert ["the same in the last entry", *shares] in rows
     _assert_probes(found)
+
+
+def test_the_run_with_muon_is_that_of_its_figures():
+    found = _read("muon.json")
+    rows = _rows("## 2026-11-25: orthogonalized steps for the matrices (Muon)")
+    trials, (steps, *_) = (
+        found["trials"],
+        [
+            [int(cell.replace(",", "")) for cell in cells]
+            for name, *cells in rows
+            if name == "step"
+        ],
+    )
+    for row, trial in (
+        ("LAMB at 0.006, nothing shared", "nothing shared, LAMB at 0.006"),
+        ("Muon at 0.006, all shared", "Muon at 0.006"),
+        ("Muon at 0.006, nothing shared", "nothing shared, Muon at 0.006"),
+        ("Muon at 0.012, all shared", "Muon at 0.012"),
+        ("Muon at 0.024, all shared", "Muon at 0.024"),
+    ):
+        losses = {one["step"]: f"{one['mlm_loss']:.3f}" for one in trials[trial]}
+        assert [row, *(losses.get(step, "") for step in steps)] in rows
+    *_, (_, *cells) = (cells for cells in rows if cells[0] == "step")
+    steps = [int(cell.replace(",", "")) for cell in cells]
+    for name, values in (
+        ("held-out MLM loss, averaged weights", found["heldout"]),
+        ("training loss of the last 500 steps", found["training"]),
+    ):
+        (key,) = (key for key in values[0] if key.startswith("mlm_loss"))
+        by_step = {row["step"]: row[key] for row in values}
+        assert [name, *(f"{by_step[step]:.3f}" for step in steps)] in rows
+    probes = {row["step"]: row["accuracy"] for row in found["probe_of_20_pairs"]}
+    shares = [f"{100 * probes[s]:.1f}" if s in probes else "" for s in steps]
+    assert ["BLiMP, 20 pairs each, %", *shares] in rows
+    _assert_probes(found)
