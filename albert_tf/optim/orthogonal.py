@@ -34,3 +34,9 @@ def orthogonalize(matrix: tf.Tensor, dtype: str = "float32") -> tf.Tensor:
         x = first * x + tf.matmul(factor, x)
     x = tf.cast(x, tf.float32)
     return tf.transpose(x) if is_tall else x
+
+
+def count_flops(rows: int, columns: int) -> int:
+    """Returns two for each multiply-add of the products of `orthogonalize`."""
+    short, long = sorted((rows, columns))
+    return 2 * _NUM_ITERATIONS * (2 * short * short * long + short**3)

@@ -7,6 +7,7 @@ import pytest
 
 from albert_tf.core import config_io, recipes
 from albert_tf.model import costs
+from albert_tf.optim import orthogonal
 from albert_tf.planning import step_export
 
 # The recipes of the paper differ in size alone, which is reduced so that they are built
@@ -66,7 +67,12 @@ def test_products_are_those_of_describe_within_2_percent(name, overrides):
     path = f"{recipes.FOLDER}/{name}.py"
     size = () if name in OWN_SIZE else SMALLER
     config = config_io.load(path, [*size, "train.batch_size=4", *overrides])
-    _, program = step_export.lower(step_export.make_trainer(config, 4))
+    trainer = step_export.make_trainer(config, 4)
+    _, program = step_export.lower(trainer)
     assert program.count("stablehlo.dot") == len(PRODUCT.findall(program))
+    # `describe` counts those of the model; Muon has some of its own.
     counted = costs.recipe_costs(config).step_flops.total
+    for variable in trainer.model.trainable_variables:
+        if trainer.optimizer.update_rule(variable).is_orthogonal:
+            counted += orthogonal.count_flops(*variable.shape)
     assert _product_flops(program) == pytest.approx(counted, rel=0.02)
