@@ -83,9 +83,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.dask_scheduler,
         )
     print(common.describe(manifest, flag_values.output_dir))
-    recipe = f"--config={flag_values.config or 'RECIPE'}"
+    if config.train.stages:
+        return  # these records are those of one of them
     arguments = (
-        recipe,
+        f"--config={flag_values.config or 'RECIPE'}",
         *(f"--set={setting}" for setting in flag_values.set),
         f"--data_dir={flag_values.output_dir}",
         "--model_dir=run",

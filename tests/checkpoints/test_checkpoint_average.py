@@ -132,6 +132,8 @@ def test_the_last_checkpoints_are_those_of_the_latest_steps(run, tmp_path, capsy
     _binary(run, tmp_path / "average", "--last=2")
     said = capsys.readouterr().out.splitlines()
     assert said[1:3] == [f"  {run}/model.ckpt-5", f"  {run}/model.ckpt-9"]
+    assert said[-1].startswith("Next: python -m albert_tf.export --model_dir=")
+    assert f"--model_dir={tmp_path / 'average'} " in said[-1]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import collections
 import itertools
 import random
+import shlex
 
 import numpy as np
 import pytest
@@ -331,6 +332,28 @@ def command(*arguments):
     create_pretraining_data.define_flags(values)
     rest = values(["create_pretraining_data", *map(str, arguments)])
     create_pretraining_data.main(rest, values)
+
+
+@pytest.mark.parametrize("has_stages", [False, True])
+def test_the_command_names_what_follows_unless_records_of_more_stages_do(
+    tmp_path, vocab_model, capsys, has_stages
+):
+    english_corpus(tmp_path / "a.txt")
+    settings = ["--set=model.vocab_size=4000", "--set=data.max_seq_length=32"]
+    stages = "[{'num_steps': 3}, {'num_steps': 4}]" if has_stages else "[]"
+    settings += ["--set=train.num_steps=7", f"--set=train.stages={stages}"]
+    output = f"{tmp_path}/out"
+    command(
+        f"--input={tmp_path}/a.txt",
+        f"--vocab_model={vocab_model}",
+        f"--output_dir={output}",
+        *settings,
+        "--num_workers=1",
+    )
+    last = capsys.readouterr().out.splitlines()[-1]
+    words = ["python", "-m", "albert_tf.pretrain", "--config=RECIPE", *settings]
+    words += [f"--data_dir={output}", "--model_dir=run"]
+    assert (last == f"Next: {shlex.join(words)}") != has_stages
 
 
 def test_the_command_prints_a_summary(tmp_path, vocab_model, capsys):

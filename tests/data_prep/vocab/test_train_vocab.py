@@ -105,7 +105,11 @@ def test_same_input_and_flags_give_the_same_bytes(corpus, tmp_path, capsys):
     for name in ("vocab.model", "vocab.vocab", "vocab.report.json"):
         digest = sha256(tmp_path / "1" / name)
         assert digest == sha256(tmp_path / "2" / name) == sha256(tmp_path / "7" / name)
-    assert sha256(tmp_path / "1/vocab.model") in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert sha256(tmp_path / "1/vocab.model") in said
+    last = said.splitlines()[-1]
+    assert last.startswith("Next: python -m data_prep.create_pretraining_data --input=")
+    assert f"--vocab_model={tmp_path}/7/vocab.model" in last
     assert len(os.listdir(tmp_path / "1")) == 3
 
 
