@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, files
+from albert_tf.core import cli, command_line, files
 from albert_tf.core import config as config_lib
 from albert_tf.training import flags as flags_lib
 
@@ -71,13 +71,18 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.adopt_module_key_flags(flags_lib, flag_values)
 
 
-def _require(flag_values: flags.FlagValues, names: Sequence[str], but: str) -> None:
-    """Raises ValueError that names all of these flags that are not given."""
+def _require(flag_values: flags.FlagValues, names: Sequence[str], which: str) -> None:
+    """Raises ValueError that names all of these flags that are not given.
+
+    Args:
+      flag_values: the parsed flags.
+      names: of the flags.
+      which: says more about them in the message.
+    """
     missing = [f"--{name}" for name in names if not flag_values[name].value]
     if missing:
-        *others, last = missing
-        named = f"{', '.join(others)} and {last}" if others else last
-        raise ValueError(f"{named} must be given, {but}; --help lists the flags")
+        named = command_line.joined(missing)
+        raise ValueError(f"{named} must be given, {which}; --help lists the flags")
 
 
 def _check_exported(flag_values: flags.FlagValues, name: str) -> None:

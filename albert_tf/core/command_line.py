@@ -1,7 +1,7 @@
 """Reads the command line: help, settings of the recipe, and errors of flags."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from absl import app, flags
 
@@ -79,6 +79,12 @@ def _print_settings(flag_values: flags.FlagValues) -> None:
     sys.exit(0)
 
 
+def joined(names: Iterable[str]) -> str:
+    """Returns names as in a sentence: "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
     """Returns lines about the flags that are missing, or else about a wrong one."""
     missing = {}
@@ -91,7 +97,6 @@ def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
         message = failures.one_line(error).rstrip(".").replace(" ?", "?")
         end = "" if message.endswith("?") else "."
         return f"error: {message}{end} --help lists the flags"
-    *others, last = missing
-    names = f"{', '.join(others)} and {last}" if others else last
     lines = [f"  {name}: {text}" for name, text in missing.items()]
-    return "\n".join([f"error: {names} must be given; --help lists the flags", *lines])
+    first = f"error: {joined(missing)} must be given; --help lists the flags"
+    return "\n".join([first, *lines])

@@ -268,12 +268,12 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     steps from `decay_from`: "start" is the original's (the rate jumps down where warmup
     ends), "warmup_end" is continuous. With "wsd" (warmup, stable, decay) the rate stays
     constant until `decay_steps` before the last step, and then falls to 0 as that
-    polynomial, which is linear by default; with
-    "wsd_sqrt" it falls as 1 minus the square root of the progress. `beta_1` and
-    `beta_2` are the decay rates of the first and the second moment. `epsilon` is added
-    to the square root of the second moment. `bias_correction` is that of the LAMB paper
-    and of Adam; the original has none. Gradients are clipped to the global norm
-    `clip_norm`. `weight_decay_rate` is that of the decoupled decay of the weights.
+    polynomial, which is linear by default; with "wsd_sqrt" it falls as 1 minus the
+    square root of the progress. `beta_1` and `beta_2` are the decay rates of the first
+    and the second moment. `epsilon` is added to the square root of the second moment.
+    `bias_correction` is that of the LAMB paper and of Adam; the original has none.
+    Gradients are clipped to the global norm `clip_norm`. `weight_decay_rate` is that of
+    the decoupled decay of the weights.
     Variables whose name matches a pattern of `exclude_patterns` get neither weight
     decay nor, under LAMB and Muon, a trust ratio.
     """

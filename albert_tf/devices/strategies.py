@@ -88,9 +88,13 @@ def _num_workers() -> int:
         if not all(isinstance(group, list) for group in groups) or int(index) < 0:
             raise TypeError
     # This room imports no other one, so it does not read as core.strict_json does.
+    # OverflowError is of an index of Infinity.
     except (
-        *(ValueError, AttributeError, TypeError, RecursionError),
-        OverflowError,  # an index of Infinity
+        ValueError,
+        AttributeError,
+        TypeError,
+        RecursionError,
+        OverflowError,
     ) as error:
         raise ValueError(
             "TF_CONFIG must be JSON with `cluster` and `task`, such as "

@@ -68,7 +68,7 @@ def test_the_step_of_a_kernel_is_the_orthogonal_mean_by_the_trust_ratio():
     muon.build([tall, *others])
     mean, expected = np.zeros(tall.shape), tall.numpy()
     for number in range(3):
-        gradients = _gradients(number)
+        gradients, before = _gradients(number), tall.numpy()
         mean = 0.9 * mean + 0.1 * gradients[0].numpy()
         step = orthogonal.orthogonalize(tf.constant(mean, tf.float32)).numpy()
         step = 5**0.5 * step + _DECAY * expected
@@ -76,8 +76,10 @@ def test_the_step_of_a_kernel_is_the_orthogonal_mean_by_the_trust_ratio():
         expected = expected - _RATE * ratio * step
         muon.apply_gradients(zip(gradients, [tall, *others], strict=True))
         np.testing.assert_allclose(tall, expected, atol=1e-6)
-        # Each step is as long as one of LAMB: the rate times the norm of the weights.
         assert muon.trust_ratios([tall])["dense/kernel"] > 0
+        # Each step is as long as one of LAMB: the rate times the norm of the weights.
+        length = np.linalg.norm(tall.numpy() - before)
+        np.testing.assert_allclose(length, _RATE * np.linalg.norm(before), rtol=1e-5)
 
 
 def test_embeddings_and_biases_are_updated_as_by_lamb():

@@ -309,6 +309,18 @@ for path, input_format in zip(sys.argv[1::2], sys.argv[2::2]):
 """
 
 
+def _measure(path, input_format):
+    """Returns the peak of memory in MiB, documents, characters, and what was said."""
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER, str(path), input_format],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return *map(int, done.stdout.split()), done.stderr
+
+
 def test_a_long_value_in_many_rows_is_in_memory_once(tmp_path):
     path = tmp_path / "a.parquet"
     value = pa.array(["x " * (4 << 20)])
@@ -320,31 +332,17 @@ def test_a_long_value_in_many_rows_is_in_memory_once(tmp_path):
         dictionary_pagesize_limit=1 << 26,
         compression="zstd",
     )
-    done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, str(path), "parquet"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    peak, num_documents, _ = map(int, done.stdout.split())
+    peak, num_documents, _, said = _measure(path, "parquet")
     # 16 GB in all, of which 64 MB may be read.
     assert num_documents == 7
     assert peak < 1000
-    assert f"{path}, row 8: the file unpacks to more than 67,108,864" in done.stderr
+    assert f"{path}, row 8: the file unpacks to more than 67,108,864" in said
 
 
 def test_the_size_of_a_decomposed_line_is_measured_in_little_memory(tmp_path):
     # 21 MB that would be 126 million characters.
     path = write(tmp_path / "a.txt", "\ufdfa" * 7_000_000)
-    done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, str(path), "text"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    peak, num_documents, size = map(int, done.stdout.split())
+    peak, num_documents, size, _ = _measure(path, "text")
     assert (num_documents, size) == (0, 0)  # the document is too large
     assert peak < 400
 
