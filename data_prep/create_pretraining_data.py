@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io
+from albert_tf.core import cli, config_io, files
 from data_prep.pipeline import flags as flags_lib
 
 
@@ -85,13 +85,22 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     print(common.describe(manifest, flag_values.output_dir))
     if config.train.stages:
         return  # these records are those of one of them
-    arguments = (
+    print(_next_command(flag_values))
+
+
+def _next_command(flag_values: flags.FlagValues) -> str:
+    """Returns the line of pre-training, from its weights if the recipe is a run's."""
+    run, name = os.path.split(flag_values.config)
+    continues = name == "config.json" and files.exists(os.path.join(run, "checkpoint"))
+    weights = [f"--init_checkpoint={run or '.'}"] if continues else []
+    return cli.next_command(
+        "albert_tf.pretrain",
         f"--config={flag_values.config or 'RECIPE'}",
         *(f"--set={setting}" for setting in flag_values.set),
         f"--data_dir={flag_values.output_dir}",
-        "--model_dir=run",
+        *weights,
+        f"--model_dir={'continued' if continues else 'run'}",
     )
-    print(cli.next_command("albert_tf.pretrain", *arguments))
 
 
 if __name__ == "__main__":

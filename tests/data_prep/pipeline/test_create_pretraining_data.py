@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import json
 import random
 import shlex
 
@@ -354,6 +355,26 @@ def test_the_command_names_what_follows_unless_records_of_more_stages_do(
     words = ["python", "-m", "albert_tf.pretrain", "--config=RECIPE", *settings]
     words += [f"--data_dir={output}", "--model_dir=run"]
     assert (last == f"Next: {shlex.join(words)}") != has_stages
+
+
+def test_with_the_settings_of_a_model_its_weights_are_what_training_starts_from(
+    tmp_path, vocab_model, capsys
+):
+    english_corpus(tmp_path / "a.txt")
+    run = tmp_path / "albert_base"
+    run.mkdir()
+    settings = {"model": {"vocab_size": 4000}, "data": {"max_seq_length": 32}}
+    (run / "config.json").write_text(json.dumps(settings))
+    (run / "checkpoint").write_text("")
+    command(
+        f"--input={tmp_path}/a.txt",
+        f"--vocab_model={vocab_model}",
+        f"--output_dir={tmp_path}/out",
+        f"--config={run}/config.json",
+        "--num_workers=1",
+    )
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(f"--init_checkpoint={run} --model_dir=continued")
 
 
 def test_the_command_prints_a_summary(tmp_path, vocab_model, capsys):
