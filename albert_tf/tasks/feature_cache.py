@@ -1,7 +1,7 @@
 """Encodes examples on all cores, and caches the features on disk."""
 
 import collections
-import concurrent.futures
+import concurrent.futures.process
 import contextlib
 import dataclasses
 import hashlib

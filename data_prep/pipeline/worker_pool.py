@@ -5,7 +5,7 @@ workers, and distributes tasks; the workers do the rest. With one worker all is 
 the calling process.
 """
 
-import concurrent.futures
+import concurrent.futures.process
 import contextlib
 import itertools
 import multiprocessing
