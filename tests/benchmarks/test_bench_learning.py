@@ -115,7 +115,7 @@ def test_a_process_has_no_turn_after_the_limit(tmp_path):
         processes, 0.4, looks, 1.0, lambda: ended.append(processes["long"].seconds)
     )
     assert not processes["long"].is_done and processes["short"].is_done
-    assert 1.0 <= processes["long"].seconds < 60  # its pauses alone are hours
+    assert 1.0 <= processes["long"].seconds < 2.0
     assert len(ended) >= 3 and ended == sorted(ended)
     processes["long"].close()
 
