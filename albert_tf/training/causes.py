@@ -113,7 +113,7 @@ def of_climbing_loss(
                 "more text, dynamic masking, or the best checkpoint",
             )
         )
-    found += [*_rate(config), *_warmup(config, step)]
+    found += [*_high_rate(config), *_warmup(config, step)]
     if not found:
         rate = config.optimizer.learning_rate
         found.append(Cause(f"rate {rate:g} is too high by now", _set_rate(rate / 3)))
@@ -127,10 +127,8 @@ def of_explosion(config: config_lib.Config, step: int) -> list[Cause]:
       config: of the run, or of a stage.
       step: the step that failed.
     """
-    found = []
+    found = _high_rate(config)
     rate, warmup = config.optimizer.learning_rate, config.optimizer.warmup_steps
-    if rate > usual_rate(config):
-        found += _rate(config)
     if warmup <= step:
         found += [cause for cause in _warmup(config, step) if warmup < _WARMUP_STEPS]
     if config.model.initializer_range > _MOST_INITIAL:
@@ -172,6 +170,12 @@ def _rate(config: config_lib.Config) -> list[Cause]:
         f"{config.train.batch_size}"
     )
     return [Cause(text, _set_rate(usual))]
+
+
+def _high_rate(config: config_lib.Config) -> list[Cause]:
+    # A low rate lets no loss rise.
+    is_high = config.optimizer.learning_rate > usual_rate(config)
+    return _rate(config) if is_high else []
 
 
 def _warmup(config: config_lib.Config, step: int) -> list[Cause]:

@@ -225,6 +225,13 @@ def test_a_climbing_loss_is_overfitting_only_if_that_of_training_fell():
     other = guard.find_alarm(_rows(losses, 400, 5.3), _config(), _manifest())
     assert "overfitting" not in other.line
     assert "rate 0.01 is too high by now" in other.line
+    # Continued pre-training has a low rate, and a higher one would make it worse.
+    low = _config("optimizer.learning_rate=1e-4")
+    slow = guard.find_alarm(_rows(losses, 400, 5.3), low, _manifest())
+    assert (
+        "rate 0.0001 is too high by now. Try --set optimizer.learning_rate=3e-05"
+        in (slow.line)
+    )
 
 
 @pytest.mark.parametrize("recipe", ["demo", "small", "albert_base", "albert_xxlarge"])
