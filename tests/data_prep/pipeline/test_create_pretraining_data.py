@@ -5,6 +5,8 @@ import itertools
 import json
 import random
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,8 +15,8 @@ import tensorflow as tf
 from absl import flags
 from scipy import stats
 
+from albert_tf.core import binaries, config_io
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep import create_pretraining_data
@@ -375,6 +377,28 @@ def test_with_the_settings_of_a_model_its_weights_are_what_training_starts_from(
     )
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.endswith(f"--init_checkpoint={run} --model_dir=continued")
+
+
+def test_one_worker_names_bad_input_in_a_process_that_made_no_pool(
+    tmp_path, vocab_model
+):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"One line.\n\nCaf\xe9 and more.\n")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "data_prep.create_pretraining_data"),
+            *(f"--input={path}", f"--vocab_model={vocab_model}"),
+            *(f"--output_dir={tmp_path}/out", "--num_workers=1"),
+            "--set=model.vocab_size=4000",
+        ],
+        cwd=binaries.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"error: {path}, line 3, column 4: text must be UTF-8")
 
 
 def test_the_command_prints_a_summary(tmp_path, vocab_model, capsys):
