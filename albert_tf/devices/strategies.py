@@ -87,7 +87,7 @@ def _num_workers() -> int:
         index = config.get("task", {}).get("index", 0)
         if not all(isinstance(group, list) for group in groups) or int(index) < 0:
             raise TypeError
-    # This room imports no other one, so it does not read as core.strict_json does.
+    # It imports no other subpackage, so it does not read as core.strict_json does.
     # OverflowError is of an index of Infinity.
     except (
         ValueError,
