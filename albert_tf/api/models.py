@@ -12,8 +12,8 @@ import numpy as np
 
 from albert_tf.api import arguments
 from albert_tf.checkpoints import run_vocab
+from albert_tf.core import checksums, config_io, files, validation
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, validation
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader
 from albert_tf.inference import saved_model, saved_model_dir, signatures
@@ -84,6 +84,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> tokenizer_lib.Tokenizer:
         arguments.require_present(path, "file or directory")
         return tokenizer_lib.Tokenizer.from_file(path, lower_case=True)
     extra = os.path.join(path, saved_model_dir.EXTRA)
+    checksums.check(path)
     folder = extra if saved_model_dir.is_saved_model(path) else path
     arguments.require_run(folder)
     folder = results_reader.best_folder(folder)

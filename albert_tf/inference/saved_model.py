@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizer's op)
 
+from albert_tf.core import checksums
 from albert_tf.inference import openvino_model, saved_model_dir
 from albert_tf.tokenization import tokenizer
 
@@ -18,9 +19,11 @@ def load(path: str):
     """Loads the SavedModel in the directory `path`, or that of --form=openvino.
 
     Raises:
-      ValueError: there is none, or OpenVINO cannot load it.
+      ValueError: there is none, a file is not the one that was exported, or OpenVINO
+        cannot load it.
     """
     saved_model_dir.check(path)
+    checksums.check(path)
     if openvino_model.is_openvino(path):
         return openvino_model.Model(path)
     return tf.saved_model.load(path)

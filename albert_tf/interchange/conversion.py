@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from albert_tf.core import checksums, files
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
 from albert_tf.interchange import (
     albert_zh,
     formats,
@@ -87,9 +87,12 @@ def convert(
     (source_format, path), (target_format, folder) = formats.locate(source, target)
     report = weight_map.ConversionReport(list_weights)
     report.say(f"from {source}:")
+    checksums.check(path)
     model = READERS[source_format](path, options, report)
     report.say(f"to {target}:")
     with files.complete_folder(folder) as unfinished:
         write(target_format, model, unfinished, options.recipe, report)
         add_card(model, unfinished)
+        if target_format != formats.NATIVE:  # whose checkpoints have checksums
+            checksums.write(unfinished)
     return report.lines

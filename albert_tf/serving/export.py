@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from albert_tf.core import checksums, config_io, files, provenance, task_config
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, provenance, task_config
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
 from albert_tf.inference import openvino_model, saved_model_dir
@@ -235,10 +235,15 @@ def _write_card(
 
 @contextlib.contextmanager
 def _complete(output_dir: str) -> Iterator[str]:
-    """As `files.complete_folder`; raises ValueError if it cannot be written."""
+    """As `files.complete_folder`, with the sums of its files.
+
+    Raises:
+      ValueError: it cannot be written.
+    """
     try:
         with files.complete_folder(output_dir) as unfinished:
             yield unfinished
+            checksums.write(unfinished)
     except (OSError, tf.errors.OpError) as error:
         raise ValueError(
             f"--output_dir must be a directory that can be written: {error}"

@@ -4,10 +4,12 @@ mwparserfromhell reads on from each opening, such as `[[` or `<ref>`, until it i
 closed. If it never is, the parser has read to the end of the page (of an external link
 or a heading, of the line; of a tag, to the end of another) for nothing, and resumes
 after the opening: in a page of many such openings the time grows with the square of its
-size. And each `=` of a heading adds to the depth of its recursion, which ends the
-process if there are too many.
+size. What is read for nothing costs what its characters do: those of markup and of the
+attributes of a tag cost more than those of text. And each `=` of a heading adds to the
+depth of its recursion, which ends the process if there are too many.
 """
 
+import bisect
 import math
 import re
 from collections.abc import Iterator
@@ -15,8 +17,11 @@ from collections.abc import Iterator
 # Time and memory of a character that begins or divides markup, in characters of text.
 _PER_MARK = 200
 _MARKS = "[{<|&"
-# Work that a page may need for each of its characters; of 71 articles, none needs 31.
-_MOST_PER_CHARACTER = 500
+_MARK = re.compile(f"[{re.escape(_MARKS)}]")
+# Time of a character in a tag that is never finished, all of which are attributes.
+_PER_ATTRIBUTE_CHARACTER = 40
+# Work that a page may need for each of its characters. Articles need tens.
+_MOST_PER_CHARACTER = 2000
 # Each character of a list's marker becomes a tag.
 _LIST_MARKERS = re.compile(r"^[:;#*]+", re.MULTILINE)
 # The parser recurses at each run of equals signs in a heading, which may be longer than
@@ -55,9 +60,10 @@ def exceeds(wikitext: str, most: int) -> bool:
 
     Args:
       wikitext: of the page.
-      most: the bound of the work: the characters that are read for nothing, and 200 for
-        each character of markup. Work of over 500 for each character of the page is too
-        much as well, or small pages would take longer than large ones.
+      most: the bound of the work: 200 for each character of markup, and the characters
+        that are read for nothing, 40 for each in a tag and 200 more for each of markup.
+        Work of over 2,000 for each character of the page is too much as well, or small
+        pages would take longer than large ones.
     """
     most = min(most, _MOST_PER_CHARACTER * len(wikitext))
     num_marks = sum(map(wikitext.count, _MARKS))
@@ -66,7 +72,8 @@ def exceeds(wikitext: str, most: int) -> bool:
     if work > most:
         return True
     is_shallow = wikitext.count("=") <= _MAX_HEADING_SIGNS
-    if is_shallow and work + num_marks * len(wikitext) <= most:
+    dearest = _PER_ATTRIBUTE_CHARACTER * len(wikitext) + work
+    if is_shallow and work + num_marks * dearest <= most:
         return False  # even if nothing is closed
     for wasted in _wasted(wikitext):
         work += wasted
@@ -85,7 +92,7 @@ def _wasted(wikitext: str) -> Iterator[float]:
         if kind == "comment":
             end = wikitext.find("-->", position)
             if end < 0:
-                yield size - token.start()
+                yield size - token.start()  # as text, whatever is in it
             position = max(position, end)
         elif kind == "tag":
             # Attributes may hold markup.
@@ -103,7 +110,7 @@ def _wasted(wikitext: str) -> Iterator[float]:
             yield from scan.other(token)
     for kind, begin in scan.stack:
         if kind not in _SINGLE_TAGS:
-            yield size - begin
+            yield scan.cost(kind, begin, size)
 
 
 class _Scan:
@@ -117,8 +124,17 @@ class _Scan:
     def __init__(self, wikitext: str):
         self.stack: list[tuple[str, int]] = []
         self._wikitext = wikitext
+        self._marks = [found.start() for found in _MARK.finditer(wikitext)]
         self._is_in_heading = False
         self._num_signs = 0
+
+    def cost(self, kind: str, begin: int, end: int) -> float:
+        """Returns the work with what an opening of a kind has read for nothing."""
+        marks = bisect.bisect_left(self._marks, end)
+        marks -= bisect.bisect_left(self._marks, begin)
+        is_in_tag = kind.startswith(_UNFINISHED)
+        each = _PER_ATTRIBUTE_CHARACTER if is_in_tag else 1
+        return (end - begin) * each + marks * _PER_MARK
 
     def _top(self) -> str:
         return self.stack[-1][0] if self.stack else ""
@@ -146,10 +162,10 @@ class _Scan:
                 kind, begin = self.stack.pop()
                 if is_end and kind == name:
                     return
-                yield token.start() - begin
+                yield self.cost(kind, begin, token.start())
             return
         if _has_open_quote(token["rest"]):
-            yield len(self._wikitext) - token.start()
+            yield self.cost(_UNFINISHED, token.start(), len(self._wikitext))
         if not token["tag"]:
             self.stack.append((_UNFINISHED + name, token.start()))
         elif name not in _EMPTY_TAGS and not token["rest"].endswith("/"):
@@ -168,7 +184,7 @@ class _Scan:
             is_heading = kind == _HEADING
             self._is_in_heading &= not is_heading
             if not is_heading or self._num_signs < 2:
-                yield place - begin
+                yield self.cost(kind, begin, place)
 
     def other(self, token: re.Match[str]) -> Iterator[float]:
         """Takes any other markup; yields what was read for nothing."""

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from albert_tf.checkpoints import checkpointer
+from albert_tf.core import checksums
 from albert_tf.serving import model_card
 from tests.faults import bench as bench_lib
 from tests.support import small_run, small_task
@@ -28,6 +29,8 @@ TRAINING = (
 # What tells the time, or how a run was interrupted.
 _OF_TIME = ("seconds", "begun_at")
 _DATE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+# And the sums of these.
+_DRAWN_BY_TENSORFLOW = ("fingerprint.pb", "saved_model.pb", checksums.FILE)
 _CHANGING_FILES = ("metrics.jsonl", "run.lock", "provenance.json")
 
 
@@ -168,7 +171,7 @@ def of_probing(folder: pathlib.Path) -> dict[str, Any]:
 def of_export(folder: pathlib.Path) -> dict[str, Any]:
     """The files by bytes, except for what TensorFlow draws or counts."""
     return {
-        name: None if name.endswith(("fingerprint.pb", "saved_model.pb")) else value
+        name: None if name.endswith(_DRAWN_BY_TENSORFLOW) else value
         for name, value in of_files(folder).items()
     }
 

@@ -3,11 +3,17 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from albert_tf.core import config
+import tensorflow as tf
+from sentencepiece import sentencepiece_model_pb2
+
+from albert_tf.core import checksums, config
+from albert_tf.inference import saved_model
 from albert_tf.interchange import conversion, portable, weight_map
+from albert_tf.serving import export
 from tests.faults import damage, experiment
 from tests.support import portable_models, small_run
 
@@ -33,8 +39,19 @@ _VOCABS = {
 }
 
 
+def _vocab(seed: int) -> bytes:
+    """A vocabulary, or with another seed one that has two of its pieces exchanged."""
+    content = small_run.VOCAB.read_bytes()
+    if seed == 1:
+        return content
+    proto = sentencepiece_model_pb2.ModelProto.FromString(content)
+    one, other = proto.pieces[1000], proto.pieces[1001]
+    one.piece, other.piece = other.piece, one.piece
+    return proto.SerializeToString()
+
+
 def _make(name: str, folder: pathlib.Path, seed: int) -> None:
-    vocab = small_run.VOCAB.read_bytes()
+    vocab = _vocab(seed)
     model = portable_models.draw(vocab_size=4000, num_layers=1)
     scaled = {key: value * seed for key, value in model.weights.items()}
     model = dataclasses.replace(model, vocab=vocab, weights=scaled)
@@ -66,7 +83,6 @@ def _formats(names: tuple[str, ...]) -> Iterator[damage.Format]:
             read,
             _VOCABS[name],
             "" if name == "run" else "the SentencePiece file has no checksum",
-            damage.KINDS[:3],
         )
         yield damage.Format(
             f"{name}: configuration", make, read, _CONFIGS[name], _PLAIN_TEXT
@@ -79,6 +95,51 @@ def _formats(names: tuple[str, ...]) -> Iterator[damage.Format]:
             )
 
 
+# ---- Models that have SHA256SUMS ----
+
+
+def _write_converted(name: str, folder: pathlib.Path, seed: int) -> None:
+    _make(name, folder, seed)
+    checksums.write(str(folder))
+
+
+def _read_converted(name: str, folder: pathlib.Path) -> dict[str, Any]:
+    checksums.check(str(folder))
+    return _read(name, folder)
+
+
+def _export(
+    write: Callable[[str, str], object], folder: pathlib.Path, seed: int
+) -> None:
+    run = folder.with_name(f"{folder.name}-run")
+    run.mkdir()
+    _make("run", run, seed)
+    write(str(run), str(folder))
+    shutil.rmtree(run)
+
+
+def _answer(folder: pathlib.Path) -> dict[str, Any]:
+    encode = saved_model.load(str(folder)).signatures["encode"]
+    found = encode(text=tf.constant(["The river runs near a lake."]))
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def _of_this_project() -> Iterator[damage.Format]:
+    writers = {
+        "SavedModel": export.export_text,
+        "OpenVINO": export.export_openvino,
+    }
+    for name, write in writers.items():
+        make = functools.partial(_export, write)
+        yield damage.Format(f"exported: {name}", make, _answer, _CHECKED)
+    for name in ("hf", "keras", "tf1"):
+        make = functools.partial(_write_converted, name)
+        read = functools.partial(_read_converted, name)
+        yield damage.Format(f"converted: {name}", make, read, _CHECKED)
+
+
+# All but the model card, which is there to be edited.
+_CHECKED = ("[!R]*",)
 EXPERIMENTS = (
     experiment.Experiment(
         "run-damaged",
@@ -97,5 +158,15 @@ EXPERIMENTS = (
         400,
         0,
         damage.harm(lambda: _formats(("hf", "keras"))),
+    ),
+    experiment.Experiment(
+        "written-damaged",
+        "models that this project exported (SavedModel, OpenVINO) or converted, with "
+        "their SHA256SUMS",
+        "a bit flipped, a file cut off, a page of zeros, the file of another model",
+        "named, or read as before",
+        500,
+        10,
+        damage.harm(_of_this_project),
     ),
 )

@@ -1,6 +1,7 @@
 """Damaged and hostile input for every parser: a value or one clear line, in bounds."""
 
 import contextlib
+import itertools
 import pathlib
 import random
 import resource
@@ -29,31 +30,31 @@ _NUM_LONG, _NUM_SHORT = 10_000, 20
 _INPUTS_PER_EXAMPLE = 4
 
 # Each cut replaces some bytes, at a share of the length, by others.
-_PIECES = strategies.one_of(
-    strategies.binary(max_size=6),
-    strategies.sampled_from(
-        [
-            b"[" * 300,
-            b"{" * 300,
-            b"<" * 300,
-            b"9" * 400,
-            b"-1",
-            b"1e999",
-            b"NaN",
-            b"\0" * 64,
-            b"\xff" * 64,
-            b"\n" * 64,
-            b"\t",
-            b'"',
-            b"'" * 20,
-            b"{{{{[[[[",
-            b"<ref>" * 40,
-            b"&#x110000;",
-            b"\\ud800",
-            "\u00df\ufdfa\U0001f600".encode(),
-        ]
-    ),
+_HOSTILE = (
+    b"[" * 300,
+    b"{" * 300,
+    b"<" * 300,
+    b"9" * 400,
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"\0" * 64,
+    b"\xff" * 64,
+    b"\n" * 64,
+    b"\t",
+    b'"',
+    b"'" * 20,
+    b"{{{{[[[[",
+    b"<ref>" * 40,
+    b"&#x110000;",
+    b"\\ud800",
+    "\u00df\ufdfa\U0001f600".encode(),
 )
+_PIECES = strategies.one_of(
+    strategies.binary(max_size=6), strategies.sampled_from(_HOSTILE)
+)
+# What grows faster than its input is seen at this size.
+GROWN_BYTES = 2 << 20
 _CUTS = strategies.lists(
     strategies.tuples(
         strategies.floats(0, 1),
@@ -96,6 +97,15 @@ def inputs(content: bytes, cuts: Sequence[tuple[float, bytes, int]]) -> Iterator
     if len(cuts) > 1:
         for cut in cuts:
             yield apply(content, [cut])
+
+
+def grown(content: bytes) -> Iterator[bytes]:
+    """The content with each hostile piece many times, at its start, middle and end."""
+    for piece in _HOSTILE:
+        many = piece * (GROWN_BYTES // len(piece))
+        for place in (0, len(content) // 2, len(content)):
+            yield content[:place] + many + content[place:]
+    yield content * (GROWN_BYTES // len(content) + 1)
 
 
 def feed(
@@ -177,6 +187,8 @@ def run_parser(one, folder, num_inputs: int, rng: random.Random) -> experiment.T
             one.read(folder, one.valid)
         for content in list(hostile_json.CONTENTS.values())[: num_inputs // 2]:
             feed(one, folder, content, tally)
+        for content in itertools.islice(grown(one.valid), num_inputs // 20):
+            feed(one, folder, content, tally)
 
         while (num_left := num_inputs - tally.num_faults) > 0:
 
@@ -209,7 +221,8 @@ EXPERIMENTS = tuple(
     experiment.Experiment(
         f"fuzz-{group}",
         f"{subject}, each parser",
-        "bytes replaced, inserted and dropped; content that was made to break parsers",
+        "bytes replaced, inserted and dropped; content that was made to break parsers, "
+        f"also {GROWN_BYTES >> 20} MiB of it",
         f"a value, or one line that names the file; within {MAX_SECONDS:.0f} s of a "
         f"processor and {MAX_BYTES >> 20} MiB",
         _NUM_LONG,

@@ -1,5 +1,6 @@
 """Every parser of outside input, with content that it takes."""
 
+import collections
 import dataclasses
 import functools
 import gzip
@@ -7,11 +8,13 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import tarfile
 import unittest.mock
 from collections.abc import Callable, Sequence
 from typing import Any
+from xml.sax import saxutils
 
 import numpy as np
 import pydantic
@@ -132,6 +135,7 @@ drink]].&lt;ref&gt;A book&lt;/ref&gt;
 |}
 [[Category:Tea]]</text></revision></page></mediawiki>
 """
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TEXTS = {
     "text": b"One line.\nTwo lines.\n\nAnother \xc3\xbc document.\n",
     "lines": b"One document.\nAnother.\n",
@@ -157,7 +161,10 @@ def _texts(_: pathlib.Path) -> list[Parser]:
         found.append(Parser(f"texts: {name}", read, valid))
 
     def markup(_: pathlib.Path, content: bytes) -> Any:
-        return formats.to_plain_text(content.decode(errors="replace"))
+        text = _NOT_IN_XML.sub(" ", content.decode(errors="replace"))
+        page = f"<page><ns>0</ns><revision><text>{saxutils.escape(text)}</text></revision></page>"
+        most, counts = config.TextConfig().max_markup_work, collections.Counter()
+        return list(formats.parse_mediawiki(page, "dump", 1, most, counts))
 
     wikitext = _DUMP.partition(b"preserve")[2]
     return [*found, Parser("texts: wikitext", markup, wikitext, False)]

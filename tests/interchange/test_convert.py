@@ -578,6 +578,21 @@ def test_a_target_that_holds_something_is_left_as_it_is(hf_folder, tmp_path):
     assert [path.name for path in target.iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("name", ["tf1", "hf", "keras"])
+def test_a_converted_model_that_was_damaged_is_named(hf_folder, tmp_path, capsys, name):
+    folder = tmp_path / "converted"
+    binaries.run(convert, f"--from=hf:{hf_folder}", f"--to={name}:{folder}")
+    (vocab,) = [*folder.rglob("spiece.model"), *folder.rglob("vocabulary.spm")]
+    content = bytearray(vocab.read_bytes())
+    content[-20] ^= 1
+    vocab.write_bytes(content)
+    error = binaries.error_of(
+        *(capsys, convert, f"--from={name}:{folder}", f"--to=run:{tmp_path / 'run'}")
+    )
+    assert f"{vocab} is damaged or was replaced" in error
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_failure_while_writing_leaves_nothing(hf_folder, tmp_path):
     """Without a vocabulary nothing can be made of the model, which shows late."""
     (hf_folder / "spiece.model").unlink()

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
+import albert_tf
 from albert_tf import average_checkpoints, convert, export, predict, probe
 from albert_tf.checkpoints import checkpointer
 from albert_tf.data import schema
@@ -388,6 +390,23 @@ def test_folders_without_model_are_refused(model_dir, saved_model, tmp_path, cap
     )
     assert "must be a directory that can be written" in error
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    "name", ["saved_model.pb", "variables/variables.index", "assets.extra/vocab.model"]
+)
+def test_a_damaged_export_is_named(saved_model, tmp_path, capsys, name):
+    folder = tmp_path / "model"
+    shutil.copytree(saved_model, folder)
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    error = binaries.error_of(capsys, predict, f"--saved_model={folder}", TEXTS[1])
+    assert f"{folder / name} is damaged or was replaced" in error
+    with pytest.raises(ValueError, match="is damaged or was replaced"):
+        albert_tf.load(folder)
+    with pytest.raises(ValueError, match="is damaged or was replaced"):
+        albert_tf.load_tokenizer(folder)
 
 
 def test_what_is_missing_is_named_before_tensorflow_is_imported(tmp_path):

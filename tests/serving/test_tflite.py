@@ -67,6 +67,7 @@ def test_a_pretrained_model_in_eight_bits(tmp_path):
     )
     assert {path.name for path in out.iterdir()} == {
         "README.md",
+        "SHA256SUMS",
         "config.json",
         tflite.MODEL_FILE,
         "vocab.model",

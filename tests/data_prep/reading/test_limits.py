@@ -391,6 +391,8 @@ HOSTILE = {
     "cells that one end closes": "<td>\n*" * 40_000 + "</b>",
     "ends without their sign": "<b>" * 30_000 + "</b " * 30_000,
     "quotes that stay open": '<i x="/>' * 40_000,
+    "words in tags that stay open": ("<ref name=a " + "word " * 900) * 190,
+    "links in elements that stay open": ("<div>" + "[[a|b]]" * 400) * 60,
     "equals signs of a heading": "==x" * 200_000,
     "list markers": ":" * 600_000,
 }
@@ -428,13 +430,14 @@ def test_a_page_with_too_much_unclosed_markup_is_dropped(
         ("<li>a", 200),
         ("<b>a</b>", 400),
         ("{{a|b}}", 600),
-        # And from what is not closed to the end of the page, the line or the tag.
-        ("[[a|[[b|", 1212),
-        ("[http://a b\nc]", 211),
+        # And what is read again from what is not closed to the end of the page, the
+        # line or the tag: 1 for each character, 40 in a tag, and 200 for the markup.
+        ("[[a|[[b|", 3012),
+        ("[http://a b\nc]", 411),
         ("<!-- a", 206),
-        ("<nowiki>[[", 612),
-        ("<li>a</b>", 405),
-        ("<b [[x]]", 608),
+        ("<nowiki>[[", 1012),
+        ("<li>a</b>", 605),
+        ("<b [[x]]", 1520),
     ],
 )
 def test_work_of_markup(tmp_path, page, work):
