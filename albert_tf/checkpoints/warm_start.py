@@ -152,7 +152,8 @@ def naming_damage(path: str) -> Iterator[None]:
     """Raises TensorFlow's errors for damaged files as one line."""
     try:
         yield
-    except (tf.errors.OpError, IndexError, UnicodeDecodeError) as error:
+    except (tf.errors.OpError, IndexError, MemoryError, UnicodeDecodeError) as error:
+        # A damaged index may ask for more memory than any machine has.
         if checkpointer.is_unreachable(error):
             raise
         reason = str(error).strip().split("\n")[0]

@@ -3,13 +3,14 @@
 Letters: R rows, T tokens of all rows.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Features:
 
 _PLAIN = ("ids", "offsets", "num_first", "example_index")
 # Raised by reading a damaged .npz, in addition to ValueError.
-UNREADABLE = (
+_UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -65,6 +66,7 @@ UNREADABLE = (
     RuntimeError,
     TypeError,
 )
+_MAX_REASON = 200
 _PARTS = ("per_row", "per_token", "notes")
 
 
@@ -154,10 +156,18 @@ def from_bytes(content: bytes) -> Features:
     Raises:
       ValueError: they are damaged or contain pickled objects.
     """
-    try:
+    with naming_damage("features"):
         return _from_bytes(content)
-    except UNREADABLE as error:
-        raise ValueError(f"damaged, or not a file of features: {error}") from error
+
+
+@contextlib.contextmanager
+def naming_damage(kind: str) -> Iterator[None]:
+    """Raises what reading a damaged .npz raises as a ValueError of one short line."""
+    try:
+        yield
+    except (*_UNREADABLE, ValueError) as error:
+        reason = f"{error}".strip().partition("\n")[0][:_MAX_REASON]
+        raise ValueError(f"damaged, or not a file of {kind}: {reason}") from error
 
 
 def _from_bytes(content: bytes) -> Features:

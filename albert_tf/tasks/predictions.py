@@ -107,22 +107,41 @@ def from_bytes(content: bytes) -> tuple[list[str], Predictions]:
     Raises:
       ValueError: the content is of neither form, or damaged.
     """
-    try:
+    with features.naming_damage("predictions"):
         return _from_bytes(content)
-    except features.UNREADABLE as error:
-        reason = f"{error}"[:200]
-        raise ValueError(f"damaged, or not a file of predictions: {reason}") from error
 
 
 def _from_bytes(content: bytes) -> tuple[list[str], Predictions]:
     if content[:1] == b"{":
         return _read_spans(content)
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        ids = arrays["ids"].tolist()
+        ids = arrays["ids"]
+        _require(ids.ndim == 1 and ids.dtype.kind == "U", "ids must be text")
         if "values" in arrays:
-            return ids, Logits(arrays["values"])
-        ends = np.cumsum(arrays["num_words"])[:-1]
-        return ids, TokenLogits(np.split(arrays["token_values"], ends))
+            _require_logits(arrays["values"], len(ids))
+            return ids.tolist(), Logits(arrays["values"])
+        num_words, values = arrays["num_words"], arrays["token_values"]
+    _require(
+        num_words.shape == ids.shape
+        and num_words.dtype.kind == "i"
+        and bool(np.all((num_words >= 0) & (num_words <= len(values)))),
+        "num_words must hold a number of words for each example",
+    )
+    _require_logits(values, int(num_words.sum()))
+    return ids.tolist(), TokenLogits(np.split(values, np.cumsum(num_words)[:-1]))
+
+
+def _require(is_met: bool, rule: str) -> None:
+    if not is_met:
+        raise ValueError(rule)
+
+
+def _require_logits(values: np.ndarray, num_rows: int) -> None:
+    _require(
+        values.ndim == 2 and values.dtype.kind == "f" and len(values) == num_rows,
+        f"logits must be floats for {num_rows} rows; received {values.dtype} "
+        f"{list(values.shape)}",
+    )
 
 
 # The types of the fields of a candidate, which is saved as an array.

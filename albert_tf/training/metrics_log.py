@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.core import failures, files, progress_bar, short_repr, strict_json
@@ -221,7 +222,9 @@ class MetricsLog:
                 with self._writer(row["split"]).as_default(row["step"]):
                     for name, value in row.items():
                         if name not in _ROW_KEYS:
-                            tf.summary.scalar(name, value)
+                            # Of each number of Python, TensorFlow keeps a tensor for
+                            # as long as the process lives.
+                            tf.summary.scalar(name, np.float32(value))
         except (OSError, tf.errors.OpError):
             # The file may lack earlier rows too, so all go into another one.
             self._writers, self._num_summarized = {}, self._num_before

@@ -1,11 +1,13 @@
-"""Scores of files of predictions."""
+"""Scores of files of predictions, and the files of albert_tf.finetune itself."""
 
+import io
 import json
 
+import numpy as np
 import pytest
 
 from albert_tf.core import task_config
-from albert_tf.tasks import prediction_files
+from albert_tf.tasks import features, prediction_files, predictions
 
 
 def _score(folder, name, content, split=""):
@@ -108,3 +110,47 @@ def test_a_split_without_labels(rte):
 def test_a_task_of_other_files(rte):
     with pytest.raises(ValueError, match="--task must be one of squad1, squad2, cola"):
         _score(rte, "race", "")
+
+
+def _npz(**arrays) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+_IDS = np.array(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"ids": np.arange(2), "values": np.ones([2, 3])}, "ids must be text"),
+        ({"ids": _IDS, "values": np.ones([3, 3])}, r"for 2 rows; received .* \[3, 3\]"),
+        ({"ids": _IDS, "values": np.ones(2)}, "logits must be floats"),
+        ({"ids": _IDS, "values": np.ones([2, 3], int)}, "logits must be floats"),
+        (
+            {"ids": _IDS, "num_words": [1, 1], "token_values": np.ones([3, 2])},
+            "for 2 rows",
+        ),
+        (
+            {"ids": _IDS, "num_words": [4, -1], "token_values": np.ones([3, 2])},
+            "num_words must hold",
+        ),
+        (
+            {"ids": _IDS, "num_words": [3], "token_values": np.ones([3, 2])},
+            "num_words must hold",
+        ),
+        ({"ids": _IDS}, "num_words is not a file"),
+    ],
+)
+def test_arrays_that_are_no_predictions_are_refused(arrays, message):
+    with pytest.raises(ValueError, match=f"not a file of predictions: .*{message}"):
+        predictions.from_bytes(_npz(**arrays))
+
+
+def test_the_reason_is_one_short_line():
+    """zipfile and numpy repeat damaged headers, of any length."""
+    with pytest.raises(ValueError, match="not a file of features") as raised:
+        with features.naming_damage("features"):
+            raise ValueError("Cannot parse header: " + "x" * 5000 + "\nmore")
+    assert len(str(raised.value)) < 300 and "\n" not in str(raised.value)
