@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from albert_tf.core import files
+from albert_tf.core import files, other_formats
 
 NATIVE = "run"
 READ = (NATIVE, "tf1", "albert_zh", "hf", "keras")
@@ -37,8 +37,8 @@ def locate(
       is_download: whether the path of the source is a name to fetch a model by.
 
     Raises:
-      ValueError: one is not of that form, there is no such path, the directory is not
-        empty, or there is nothing to convert.
+      ValueError: one is not of that form, there is no such path, the model there is of
+        another format, the directory is not empty, or there is nothing to convert.
     """
     found = _split(source, "from", READ)
     if is_download:
@@ -47,6 +47,8 @@ def locate(
         raise ValueError(
             f"--from must name a model; there is no {found.path}{_advice(found)}"
         )
+    else:
+        other_formats.require(*found)
     name, path = _split(target, "to", WRITTEN)
     if found.format == name == NATIVE:
         raise ValueError("--from and --to have the format run: copy the directory")
