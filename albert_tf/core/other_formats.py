@@ -3,7 +3,7 @@
 import os
 import shlex
 
-from albert_tf.core import files, provenance, strict_json
+from albert_tf.core import checkpoint_prefix, files, provenance, strict_json
 
 _CONFIG_FILE = "config.json"
 _OF_HUGGING_FACE = ("architectures", "model_type", "transformers_version")
@@ -71,7 +71,7 @@ def require(name: str, path: str) -> None:
 
 def _folder_of(path: str) -> str:
     """Returns the directory of a model, which may be given by a checkpoint's prefix."""
-    if files.exists(f"{path}.index"):
+    if checkpoint_prefix.exists(path):
         return os.path.dirname(path) or "."
     return path.rstrip("/")
 

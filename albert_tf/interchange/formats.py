@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from albert_tf.core import files, other_formats
+from albert_tf.core import checkpoint_prefix, files, other_formats
 
 NATIVE = "run"
 READ = (NATIVE, "tf1", "albert_zh", "hf", "keras")
@@ -45,7 +45,8 @@ def locate(
         _check_download(found)
     elif not _exists(found.path):
         raise ValueError(
-            f"--from must name a model; there is no {found.path}{_advice(found)}"
+            f"--from must name a model; there is no {found.path}"
+            f"{_advice(found) or checkpoint_prefix.say_others(found.path)}"
         )
     else:
         other_formats.require(*found)
@@ -65,7 +66,7 @@ def _exists(path: str) -> bool:
     """Returns whether there is a file, a directory, or a checkpoint of that prefix."""
     if path.startswith("https://"):
         return False
-    return files.exists(path) or files.exists(f"{path}.index")
+    return files.exists(path) or checkpoint_prefix.exists(path)
 
 
 def _advice(found: Location) -> str:
