@@ -397,8 +397,9 @@ def test_one_worker_names_bad_input_in_a_process_that_made_no_pool(
         timeout=120,
     )
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
+    first, last = done.stderr.splitlines()
     assert last.startswith(f"error: {path}, line 3, column 4: text must be UTF-8")
+    assert "0%" in first and "100%" not in first  # where the reading began
 
 
 def test_the_command_prints_a_summary(tmp_path, vocab_model, capsys):
