@@ -426,6 +426,23 @@ def test_the_command_prints_a_summary(tmp_path, vocab_model, capsys):
     assert manifest.data["max_seq_length"] == manifest.seq_length == 32
 
 
+def test_the_command_warns_where_nothing_is_held_out(tmp_path, vocab_model, capsys):
+    english_corpus(tmp_path / "a.txt")
+    command(
+        f"--input={tmp_path}/a.txt",
+        f"--vocab_model={vocab_model}",
+        f"--output_dir={tmp_path}/out",
+        "--set=model.vocab_size=4000",
+        "--set=data.heldout_rate=0",
+        "--num_workers=1",
+    )
+    assert (
+        "warning: nothing was held out, so that no run on these records can be "
+        "evaluated. data.heldout_rate is 0; 0.05 keeps about a twentieth of the "
+        "documents out"
+    ) in capsys.readouterr().out.splitlines()
+
+
 def _bare_vocabulary(tmp_path):
     """A SentencePiece model without ALBERT's special symbols."""
     english_corpus(tmp_path / "sentences")
