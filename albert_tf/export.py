@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, files, other_formats
+from albert_tf.core import checkpoint_prefix, cli, files, other_formats
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 
@@ -148,10 +148,10 @@ def _check(flag_values: flags.FlagValues, output_dir: str) -> None:
             f"albert_tf.finetune wrote; there is no {schema.CONFIG_FILE} in {model_dir}"
         )
     checkpoint = flag_values.checkpoint
-    if checkpoint and not files.exists(f"{checkpoint}.index"):
+    if checkpoint and not checkpoint_prefix.exists(checkpoint):
         raise ValueError(
-            "--checkpoint must name a checkpoint, such as RUN/model.ckpt-600; there is "
-            f"no {checkpoint}.index"
+            "--checkpoint must name a checkpoint, such as RUN/model.ckpt-600; "
+            f"{checkpoint_prefix.say_missing(checkpoint)}"
         )
     if not files.is_new_or_empty(output_dir):
         raise ValueError(

@@ -24,11 +24,12 @@ header line, .jsonl), and adds to each row the prediction and its probability.
 """
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, files
+from albert_tf.core import cli, files, progress_bar
 from albert_tf.inference import saved_model_dir
 
 SIGNATURES = (
@@ -42,6 +43,8 @@ SIGNATURES = (
 )
 POOLINGS = ("pooled", "mean")
 _EMBEDDING_FILES = (".parquet", ".npz")
+# Seconds before there is a progress bar: few texts need none.
+_BAR_DELAY = 2.0
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -117,6 +120,20 @@ def _check_output(flag_values: flags.FlagValues) -> None:
         )
 
 
+def _with_progress(lines: Iterable[str], is_printed: bool) -> Iterator[str]:
+    """Yields lines, with a progress bar unless a terminal shows the lines."""
+    is_shown = is_printed and sys.stdout.isatty()
+    with progress_bar.make(unit="line", delay=_BAR_DELAY, disable=is_shown) as bar:
+        for line in lines:
+            yield line
+            bar.update()
+
+
+def _say_loading(saved_model: str) -> None:
+    """Writes a line that a model is loaded, which takes seconds too."""
+    progress_bar.say(f"loading {saved_model}")
+
+
 def _answers_table(flag_values: flags.FlagValues) -> bool:
     """Answers the table in --input, if it is one; returns whether it is.
 
@@ -140,7 +157,11 @@ def _answers_table(flag_values: flags.FlagValues) -> bool:
             f"--json; received {output}"
         )
     batch_size = flag_values.batch_size
-    lines = table_prediction.predict(model, path, columns, batch_size, flag_values.json)
+    _say_loading(model)
+    lines = _with_progress(
+        table_prediction.predict(model, path, columns, batch_size, flag_values.json),
+        is_printed=not output,
+    )
     if not output:
         for line in lines:
             print(line)
@@ -167,6 +188,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         from albert_tf.inference import predict
 
         model, path = flag_values.saved_model, flag_values.output
+        _say_loading(model)
         examples = argv[1:], flag_values.input, flag_values.batch_size
         if path:
             count = predict.write_embeddings(
@@ -174,9 +196,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             )
             print(f"{path}: {count:,} embeddings")
             return
-        for answer in predict.show_answers(
+        answers = predict.show_answers(
             model, flag_values.signature, *examples, flag_values.top_k, flag_values.json
-        ):
+        )
+        for answer in _with_progress(answers, is_printed=True):
             print(answer)
 
 

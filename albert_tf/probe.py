@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, files, other_formats
+from albert_tf.core import checkpoint_prefix, cli, files, other_formats
 from albert_tf.data import schema
 from albert_tf.inference import saved_model_dir
 from albert_tf.probing import published, settings, suites
@@ -104,10 +104,11 @@ def _check_model(flag_values: flags.FlagValues) -> None:
         return
     other_formats.refuse(model)
     is_run = files.exists(os.path.join(model, schema.CONFIG_FILE))
-    if not is_run and not files.exists(f"{model}.index"):
+    if not is_run and not checkpoint_prefix.exists(model):
         raise ValueError(
             "--model must be the directory of a run, the prefix of a checkpoint such "
             f"as RUN/model.ckpt-500, or a SavedModel; {model} is none of them"
+            f"{checkpoint_prefix.say_others(model)}"
         )
 
 

@@ -296,6 +296,8 @@ def _submit_to_machines(values: flags.FlagValues) -> None:
             "--zone must name the machine's zone, such as europe-west4-a; received "
             "none. See Google's pages on TPU and GPU regions"
         )
+    for flag in ("zone", "project"):
+        plans.check_replaced(flag, getattr(values, flag))
     rented: plans.Machines
     make_plan: Callable[[plans.Training], plans.Plan]
     if values.tpu_type:

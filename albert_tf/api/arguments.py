@@ -7,8 +7,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from albert_tf.core import (
+    checkpoint_prefix,
+    files,
+    other_formats,
+    short_repr,
+    validation,
+)
 from albert_tf.core import config as config_lib
-from albert_tf.core import files, other_formats, short_repr, validation
 from albert_tf.data import schema
 
 # A flag within a message, and not in a command that a message gives.
@@ -63,10 +69,10 @@ def checkpoint_of(value: Any) -> str:
       ValueError: there is no such checkpoint.
     """
     path = path_of(value, "checkpoint", may_be_empty=True)
-    if path and not files.exists(f"{path}.index"):
+    if path and not checkpoint_prefix.exists(path):
         raise ValueError(
             "checkpoint must be the prefix of a checkpoint, such as "
-            f"run/model.ckpt-500; there is no {path}.index"
+            f"run/model.ckpt-500; {checkpoint_prefix.say_missing(path)}"
         )
     return path
 

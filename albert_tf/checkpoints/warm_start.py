@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer
+from albert_tf.core import checkpoint_prefix, config_io, files
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files
 from albert_tf.data import schema
 from albert_tf.model import pretraining_model
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -142,8 +142,9 @@ def checkpoint_path(init_checkpoint: str, flag: str = "--init_checkpoint") -> st
                     files.read_bytes(named)  # TensorFlow returns None in an outage
                 raise ValueError(f"{rule}; {init_checkpoint} holds no checkpoint")
             return path
-        if not tf.io.gfile.exists(f"{init_checkpoint}.index"):
-            raise ValueError(f"{rule}; there is no {init_checkpoint}.index")
+        if not checkpoint_prefix.exists(init_checkpoint):
+            missing = checkpoint_prefix.say_missing(init_checkpoint)
+            raise ValueError(f"{rule}; {missing}")
     return init_checkpoint
 
 

@@ -56,11 +56,27 @@ def _quoted(argument: str) -> str:
 
 
 def check_remote(flag: str, value: str) -> None:
-    """Raises a ValueError unless a directory is on gs://, where all machines see it."""
+    """Raises a ValueError unless a directory is on gs://, where all machines see it.
+
+    Nor may its bucket be a placeholder of the documentation, such as BUCKET.
+    """
     if not value.startswith("gs://"):
         raise ValueError(
             f"--{flag} must begin with gs://, because the machines share no disk and "
             f"are deleted at the end; received {value!r}"
+        )
+    check_replaced(flag, value.removeprefix("gs://").partition("/")[0])
+
+
+def check_replaced(flag: str, name: str) -> None:
+    """Raises a ValueError if a name is a placeholder in capital letters.
+
+    Google Cloud's names of buckets, projects and zones have none.
+    """
+    if name != name.lower():
+        raise ValueError(
+            f"--{flag} has {name!r}, and such names of Google Cloud have no capital "
+            "letters: replace it with yours"
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from absl import app, flags, logging
 
 from albert_tf.core import (
+    checkpoint_prefix,
     command_line,
     failures,
     files,
@@ -164,10 +165,10 @@ def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
     path = getattr(flag_values, name)
     if path:
         other_formats.refuse(path)
-    if path and not (files.is_folder(path) or files.exists(f"{path}.index")):
+    if path and not (files.is_folder(path) or checkpoint_prefix.exists(path)):
         raise ValueError(
             f"--{name} must be the directory of a run, or the prefix of a checkpoint "
-            f"such as RUN/model.ckpt-500; there is no {path}.index"
+            f"such as RUN/model.ckpt-500; {checkpoint_prefix.say_missing(path)}"
         )
 
 

@@ -1,13 +1,15 @@
-"""Models of other libraries, recognized where one of this project is expected."""
+"""Formats of models, recognized by their files where another format is expected."""
 
 import os
 import shlex
 
-from albert_tf.core import files, provenance, strict_json
+from albert_tf.core import checkpoint_prefix, files, provenance, strict_json
 
 _CONFIG_FILE = "config.json"
 _OF_HUGGING_FACE = ("architectures", "model_type", "transformers_version")
 _OF_KERAS_HUB = ("class_name", "registered_name")
+_OF_RUN = ("model", "optimizer", "train")
+_SEEDS_FILE = "seeds.json"  # of a run with several seeds
 # The configuration beside checkpoints of TensorFlow 1: of ALBERT's authors, and the
 # start of its name in brightmart's albert_zh.
 _TF1_CONFIG, _ALBERT_ZH_CONFIG = "albert_config.json", "albert_config_"
@@ -17,6 +19,8 @@ _TITLES = {
     "tf1": "ALBERT's authors",
     "albert_zh": "albert_zh",
 }
+# Their names of variables tell them apart, not their files.
+_OF_TF1 = ("tf1", "albert_zh")
 
 
 def refuse(path: str) -> None:
@@ -25,11 +29,9 @@ def refuse(path: str) -> None:
     Args:
       path: a directory, or the prefix of a checkpoint in one; there need not be any.
     """
-    folder = path.rstrip("/")
-    if files.exists(f"{path}.index"):
-        folder = os.path.dirname(path) or "."
+    folder = _folder_of(path)
     name = _format_of(folder)
-    if not name:
+    if name not in _TITLES:
         return
     run = f"{provenance.name_of(folder)}_run"
     words = ["python", "-m", "albert_tf.convert"]
@@ -38,6 +40,40 @@ def refuse(path: str) -> None:
         f"{folder} holds a model of {_TITLES[name]}, which must be converted to a run "
         f"first: {command}. Then give {run}"
     )
+
+
+def require(name: str, path: str) -> None:
+    """Raises ValueError for a model of another format than the user named.
+
+    Args:
+      name: of the format, one of albert_tf.convert.
+      path: a directory, or the prefix of a checkpoint in one.
+    """
+    folder = _folder_of(path)
+    found = _format_of(folder)
+    is_of_tf1 = found in _OF_TF1
+    if found in ("", name) or (is_of_tf1 and name in _OF_TF1):
+        return
+    has_checkpoint = any(file.endswith(".index") for file in files.names(folder))
+    # A model of another library may lie beside a checkpoint of TensorFlow 1, and the
+    # configuration alone makes none.
+    if (has_checkpoint and name in _OF_TF1 and found != "run") or (
+        is_of_tf1 and not has_checkpoint
+    ):
+        return
+    what = f"a model of {_TITLES[found]}" if found in _TITLES else "a run"
+    place = path if is_of_tf1 else folder
+    raise ValueError(
+        f"--from has the format {name}, and {folder} looks like {what}: pass "
+        + shlex.join([f"--from={found}:{place}"])
+    )
+
+
+def _folder_of(path: str) -> str:
+    """Returns the directory of a model, which may be given by a checkpoint's prefix."""
+    if checkpoint_prefix.exists(path):
+        return os.path.dirname(path) or "."
+    return path.rstrip("/")
 
 
 def _format_of(folder: str) -> str:
@@ -50,8 +86,12 @@ def _format_of(folder: str) -> str:
             return ""  # who reads it says what is wrong
         if any(name in values for name in _OF_HUGGING_FACE):
             return "hf"
-        return "keras" if any(name in values for name in _OF_KERAS_HUB) else ""
+        if any(name in values for name in _OF_KERAS_HUB):
+            return "keras"
+        return "run" if all(name in values for name in _OF_RUN) else ""
     names = files.names(folder)
+    if _SEEDS_FILE in names:
+        return "run"
     if _TF1_CONFIG in names:
         return "tf1"
     has_any = any(name.startswith(_ALBERT_ZH_CONFIG) for name in names)

@@ -12,8 +12,25 @@ _LOG_SECONDS, _TERMINAL_SECONDS = 30.0, 1.0
 _MAX_SECONDS = 10.0
 
 
+class _Drawn(tqdm.tqdm):
+    """Is wiped where an error ends it, so that the line of the error stands alone."""
+
+    def __exit__(self, error_type: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, Exception):
+            self.leave = False
+        super().__exit__(error_type, error, traceback)
+
+
 class _Lines(tqdm.tqdm):
-    """Writes lines instead of drawing over the one before."""
+    """Writes lines instead of drawing over the one before; none where an error ends it.
+
+    The line would say that something is done, just before the line of the error.
+    """
+
+    def __exit__(self, error_type: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, Exception):
+            self.disable = True
+        super().__exit__(error_type, error, traceback)
 
     @staticmethod
     def status_printer(file: Any) -> Callable[[str], None]:
@@ -34,7 +51,7 @@ def make(iterable: Any = None, **settings: Any) -> tqdm.tqdm:
     """
     is_terminal = sys.stderr.isatty()
     kind, seconds = (
-        (tqdm.tqdm, _TERMINAL_SECONDS) if is_terminal else (_Lines, _LOG_SECONDS)
+        (_Drawn, _TERMINAL_SECONDS) if is_terminal else (_Lines, _LOG_SECONDS)
     )
     return kind(
         iterable,

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from albert_tf.core import files
+from albert_tf.core import checkpoint_prefix, files, other_formats
 
 NATIVE = "run"
 READ = (NATIVE, "tf1", "albert_zh", "hf", "keras")
@@ -37,16 +37,19 @@ def locate(
       is_download: whether the path of the source is a name to fetch a model by.
 
     Raises:
-      ValueError: one is not of that form, there is no such path, the directory is not
-        empty, or there is nothing to convert.
+      ValueError: one is not of that form, there is no such path, the model there is of
+        another format, the directory is not empty, or there is nothing to convert.
     """
     found = _split(source, "from", READ)
     if is_download:
         _check_download(found)
     elif not _exists(found.path):
         raise ValueError(
-            f"--from must name a model; there is no {found.path}{_advice(found)}"
+            f"--from must name a model; there is no {found.path}"
+            f"{_advice(found) or checkpoint_prefix.say_others(found.path)}"
         )
+    else:
+        other_formats.require(*found)
     name, path = _split(target, "to", WRITTEN)
     if found.format == name == NATIVE:
         raise ValueError("--from and --to have the format run: copy the directory")
@@ -63,7 +66,7 @@ def _exists(path: str) -> bool:
     """Returns whether there is a file, a directory, or a checkpoint of that prefix."""
     if path.startswith("https://"):
         return False
-    return files.exists(path) or files.exists(f"{path}.index")
+    return files.exists(path) or checkpoint_prefix.exists(path)
 
 
 def _advice(found: Location) -> str:

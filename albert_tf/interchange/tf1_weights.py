@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.checkpoints import warm_start
+from albert_tf.core import checkpoint_prefix, files
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
 from albert_tf.interchange import (
     io,
     layer_groups,
@@ -77,10 +77,11 @@ def locate(path: str) -> tuple[str, str]:
                 f"holds no .index file{found}"
             )
         return index.removesuffix(".index"), path
-    if not files.exists(f"{path}.index"):
+    if not checkpoint_prefix.exists(path):
         raise ValueError(
             "a TensorFlow checkpoint is given by its directory, or by its prefix such "
-            f"as DIRECTORY/model.ckpt-best; there is no {path}.index"
+            "as DIRECTORY/model.ckpt-best; "
+            f"{checkpoint_prefix.say_missing(path)}"
         )
     return path, os.path.dirname(path) or "."
 

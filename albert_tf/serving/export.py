@@ -10,7 +10,14 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from albert_tf.core import checksums, config_io, files, provenance, task_config
+from albert_tf.core import (
+    checksums,
+    config_io,
+    files,
+    progress_bar,
+    provenance,
+    task_config,
+)
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader, run_dir
@@ -29,6 +36,7 @@ from albert_tf.serving import (
 
 # Beside vocabulary and configuration.
 SIGNATURES_FILE = "signatures.md"
+_CONVERTING = "converting it for TensorFlow Lite"
 
 
 def export_text(
@@ -63,7 +71,7 @@ def export_text(
     module, path = load.load_serving(
         model_dir, checkpoint_path, compute_dtype, fixed_length, weights
     )
-
+    _say_restored(path, "tracing and writing the signatures")
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(module, unfinished, signatures=module.signatures)
         warmup.write(unfinished, module.signatures)
@@ -88,6 +96,7 @@ def export_encoder(
     `export_text` does, without signatures.
     """
     encoder, path = load.load_encoder(model_dir, checkpoint_path, weights)
+    _say_restored(path, "tracing and writing the encoder")
     saved = hub_encoder.make(encoder)
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(saved, unfinished)
@@ -117,12 +126,14 @@ def export_tflite(
             model_dir, config, tokenizer, checkpoint_path, weights=weights
         )
         length = config.task.max_seq_length
+        _say_restored(path, _CONVERTING)
         contents[tflite.MODEL_FILE] = tflite.convert_task(task.model, length)
         task_path = os.path.join(model_dir, run_dir.TASK_FILE)
         contents[run_dir.TASK_FILE] = files.read_bytes(task_path)
     else:
         model, path = load.load_pretrained(model_dir, config, checkpoint_path, weights)
         length = config.data.max_seq_length
+        _say_restored(path, _CONVERTING)
         contents[tflite.MODEL_FILE] = tflite.convert_pretrained(model, length)
     vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)
     contents[schema.VOCAB_FILE] = files.read_bytes(vocab_path)
@@ -177,14 +188,21 @@ def export_openvino(
         weights,
         made[0].encoder.config.hidden_size,
     )
+    _say_restored(path, "converting it for OpenVINO, up to a minute")
     with _complete(output_dir) as unfinished:
         openvino_export.write(module, made[0], settings, unfinished)
         if is_int8:
+            progress_bar.say(f"calibrating with {calibration_path}")
             openvino_export.quantize(unfinished, calibration_path)
         _write_extra(model_dir, unfinished, "float32", None, path)
         _write_card(model_dir, unfinished, "openvino", path, license_name, weights)
         signatures = openvino_model.Model(unfinished).signatures
     return path, list(signatures)
+
+
+def _say_restored(path: str, following: str) -> None:
+    """Writes a line that a checkpoint is restored, and what takes seconds now."""
+    progress_bar.say(f"restored {path}; {following}")
 
 
 def _write_extra(

@@ -27,8 +27,8 @@ class InputProgress:
     def __enter__(self) -> "InputProgress":
         return self
 
-    def __exit__(self, *_) -> None:
-        self._bar.close()
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
 
     def advance(self, num_bytes: int) -> None:
         """Adds bytes that were read; thread-safe."""

@@ -75,7 +75,9 @@ def test_a_name_of_the_hub_is_answered_with_its_conversion(tmp_path, monkeypatch
 def test_a_wrong_checkpoint_is_named_as_the_argument(run, tmp_path, name):
     found = _message(name, run, checkpoint=run / "model.ckpt-9")
     assert found.startswith("checkpoint must be the prefix of a checkpoint, such as ")
-    assert found.endswith(f"there is no {run}/model.ckpt-9.index")
+    assert found.endswith(
+        f"there is no {run}/model.ckpt-9.index. {run} holds model.ckpt-7"
+    )
     other = small_task.write_pretrained(tmp_path / "run", "model.hidden_size=8")
     found = _message(name, run, checkpoint=other / "model.ckpt-7")
     assert "cannot be restored into this model" in found

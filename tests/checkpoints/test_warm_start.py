@@ -472,6 +472,8 @@ def test_an_absent_checkpoint_is_refused(tmp_path):
     assert _error(_model(), tmp_path) == f"{rule}{tmp_path} holds no checkpoint"
     prefix = tmp_path / "model.ckpt-3"
     assert _error(_model(), prefix) == f"{rule}there is no {prefix}.index"
+    (tmp_path / "model.ckpt-20.index").touch()
+    assert _error(_model(), prefix).endswith(f". {tmp_path} holds model.ckpt-20")
 
 
 def _cut(data: bytes) -> bytes:

@@ -495,6 +495,7 @@ def test_a_missing_kubectl_is_named(capsys, monkeypatch, tmp_path):
         (["--tpu_type=v3-8"], "--platform=gke has v4-N, v5litepod-N, v5p-N, v6e-N"),
         (["--tpu_type=v5e-8"], "received 'v5e-8'"),
         (["--gpu_type=nvidia-l4"], "received both"),
+        (["--model_dir=gs://BUCKET/run"], "--model_dir has 'BUCKET', and such names"),
         (["--zone=z"], "--zone is for --platform=vm; omit it with --platform=gke"),
         (["--queued"], "--queued is for --platform=vm"),
         (["--keep"], "--keep is for --platform=vm"),

@@ -3,6 +3,8 @@
 import io
 import sys
 
+import pytest
+
 from albert_tf.core import progress_bar
 
 
@@ -41,6 +43,33 @@ def test_a_terminal_is_drawn_over(monkeypatch):
         bar.update(10)
     assert stream.getvalue().count("\n") == 1
     assert "\r" in stream.getvalue() and "10/10" in stream.getvalue()
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_line_of_an_error_stands_alone(monkeypatch, is_terminal):
+    stream = _stream(monkeypatch, is_terminal)
+    with pytest.raises(ValueError), progress_bar.make(total=10, unit="step") as bar:
+        bar.update(7)
+        raise ValueError("a bad byte")
+    progress_bar.say("error: a bad byte")
+    shown = stream.getvalue()
+    # What a terminal shows of a line is what was written last over each column.
+    *before, last = shown.removesuffix("\n").split("\n")
+    assert last.rpartition("\r")[2] == "error: a bad byte"
+    if is_terminal:
+        assert not before and not last.split("\r")[-2].strip()
+    else:
+        assert last == "error: a bad byte"
+        assert len(before) == 1 and "| 0/10" in before[0]
+
+
+def test_a_bar_that_is_interrupted_stays(monkeypatch):
+    for is_terminal in (False, True):
+        stream = _stream(monkeypatch, is_terminal)
+        with pytest.raises(KeyboardInterrupt), progress_bar.make(total=10) as bar:
+            bar.update(7)
+            raise KeyboardInterrupt
+        assert stream.getvalue().rstrip().split("\r")[-1].rfind("7/10") > 0
 
 
 def test_bars_that_are_switched_off_are_silent(monkeypatch):

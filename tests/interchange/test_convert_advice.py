@@ -1,8 +1,10 @@
 """What convert says of models and flags that it cannot take, and what it keeps."""
 
 import dataclasses
+import itertools
 import json
 import pathlib
+import shlex
 import shutil
 
 import numpy as np
@@ -12,6 +14,7 @@ from albert_tf import convert
 from albert_tf.core import config
 from albert_tf.interchange import (
     conversion,
+    formats,
     io,
     native,
     portable,
@@ -206,6 +209,79 @@ def test_a_checkpoint_of_bert_as_tf1_is_told(tmp_path):
 def test_a_run_as_tf1_is_told(models):
     with pytest.raises(ValueError, match=f"Pass --from=run:{models['run']}"):
         _read("tf1", models["run"])
+
+
+@pytest.fixture(scope="module")
+def of_each_format(models, model, tmp_path_factory) -> dict[str, pathlib.Path]:
+    """Directories that each look like one format of models to read."""
+    folder = tmp_path_factory.mktemp("formats")
+    keras = folder / "of keras"
+    _write("keras", model, keras)
+    zh = _copy(models["tf1"], folder / "zh")
+    (zh / "albert_config.json").rename(zh / "albert_config_tiny.json")
+    return {**models, "keras": keras, "albert_zh": zh}
+
+
+_LOOKS = {
+    "run": "a run",
+    "tf1": "a model of ALBERT's authors",
+    "albert_zh": "a model of albert_zh",
+    "hf": "a model of Hugging Face transformers",
+    "keras": "a model of KerasHub",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pair
+        for pair in itertools.permutations(formats.READ, 2)
+        if set(pair) != {"tf1", "albert_zh"}  # told apart by their variables
+    ],
+)
+def test_a_model_of_another_format_is_told(
+    of_each_format, tmp_path, capsys, given, found
+):
+    folder, target = of_each_format[found], tmp_path / "target"
+    # There is no conversion from a run to a run.
+    to = "tf1" if given == "run" else "run"
+    error = binaries.error_of(
+        capsys, convert, f"--from={given}:{folder}/", f"--to={to}:{target}"
+    )
+    place = f"{folder}/" if found in ("tf1", "albert_zh") else f"{folder}"
+    assert error == (
+        f"--from has the format {given}, and {folder} looks like {_LOOKS[found]}: pass "
+        + shlex.quote(f"--from={found}:{place}")
+    )
+    assert not target.exists()
+
+
+def test_the_prefix_of_a_checkpoint_and_seeds_of_a_run_are_recognized(
+    of_each_format, tmp_path
+):
+    prefix = of_each_format["tf1"] / "model.ckpt"
+    with pytest.raises(ValueError, match=f"pass --from=tf1:{prefix}$"):
+        formats.locate(f"hf:{prefix}", f"run:{tmp_path / 'new'}")
+    (tmp_path / "seeds.json").write_text("{}")
+    with pytest.raises(ValueError, match=f"pass --from=run:{tmp_path}$"):
+        formats.locate(f"hf:{tmp_path}", f"run:{tmp_path / 'new'}")
+
+
+@pytest.mark.parametrize("name", formats.READ)
+def test_a_model_of_the_named_format_is_taken(of_each_format, tmp_path, name):
+    folder = of_each_format[name]
+    to = "tf1" if name == "run" else "run"
+    found, _ = formats.locate(f"{name}:{folder}", f"{to}:{tmp_path / 'new'}")
+    assert found == (name, str(folder))
+
+
+@pytest.mark.parametrize("name", ["tf1", "albert_zh"])
+def test_a_checkpoint_beside_files_of_another_library_is_taken(
+    of_each_format, tmp_path, name
+):
+    folder = _copy(of_each_format[name], tmp_path / "both")
+    shutil.copy(of_each_format["hf"] / "config.json", folder)
+    formats.locate(f"{name}:{folder}", f"run:{tmp_path / 'new'}")
 
 
 @pytest.mark.parametrize("name", ["hf", "tf1"])

@@ -175,3 +175,15 @@ def test_a_time_axis_ends_where_its_lines_do():
     assert png != charts.draw(
         timed._replace(panels=(panel, panel)), 9000, charts.THEMES[0]
     )
+
+
+def test_the_page_is_one_file(tmp_path):
+    slow = _pretraining(tmp_path / "slow", 0.25, [8.0, 6.0])
+    fast = _pretraining(tmp_path / "fast", 0.5, [8.0, 3.0])
+    _report(slow, fast, f"--output_dir={tmp_path / 'out'}")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["index.html"]
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert page.count("data:image/png;base64,iVBOR") == 2  # in two themes
+    linked = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]*)""", page)
+    assert all(link.startswith(("data:", "#")) for link in linked), linked
+    assert "http" not in page and "url(" not in page and "@import" not in page

@@ -156,6 +156,22 @@ def test_settings_name_what_the_run_began_with_and_left_out(mrpc):
     )
 
 
+def test_the_page_names_the_run_its_date_and_versions(tmp_path):
+    folder = tmp_path / "graded"
+    page = _run(folder, "mrpc", sample_runs.MRPC_ANSWERS, labels=["0", "1"])
+    assert "Run graded; its date and versions were not recorded." in page.text
+    start = {
+        "date": "2026-11-03 09:05 UTC",
+        "versions": {"albert_tf": "0.1", "tensorflow": "2.20.0"},
+        "step": 0,
+    }
+    (folder / "provenance.json").write_text(json.dumps([start]))
+    assert (
+        "Run graded, begun 2026-11-03 09:05 UTC; albert_tf 0.1, tensorflow 2.20.0."
+        in _report(folder).text
+    )
+
+
 def test_the_page_is_one_file_with_its_pictures(mrpc_folder, mrpc):
     names = {"loss", "scores", "learning-rate", "gradient-norm", "confusion-dev"}
     assert _pictures(mrpc) == names

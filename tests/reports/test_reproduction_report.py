@@ -85,3 +85,11 @@ def test_a_table_without_values_has_no_charts(tmp_path):
 def test_something_else_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="a table must have rows"):
         _written(tmp_path, {"title": "Layers"})
+
+
+def test_the_page_is_one_file(tmp_path):
+    page = _written(tmp_path, _table(_row("<many>", 80.0, 0.2), _row("few", 78.5)))
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    linked = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]*)""", page)
+    assert all(link.startswith(("data:", "#")) for link in linked), linked
+    assert "http" not in page and "url(" not in page and "@import" not in page

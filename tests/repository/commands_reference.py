@@ -24,6 +24,8 @@ _BENCHMARKS = """\
 """
 _HEAD = "| flag | default | values | meaning |\n|---|---|---|---|"
 # What absl adds to the help of a flag with choices, and of one that is repeated.
+# A default of more characters is broken where its values are separated.
+_MOST_CHARACTERS = 30
 _ADDED = re.compile(r"^<[^>]*>: |;\s+repeat this option to specify a list of values$")
 _VALUES = {
     "bool": "true or false",
@@ -75,6 +77,8 @@ def _default(value: Any) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     text = ",".join(value) if isinstance(value, list) else str(value)
+    if isinstance(value, list) and len(text) > _MOST_CHARACTERS:
+        return ", ".join(f"`{one}`" for one in value)
     root = str(project_files.ROOT)
     return f"`{text.replace(f'{root}/', '')}`" if text != root else "the checkout"
 

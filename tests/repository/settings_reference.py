@@ -3,7 +3,8 @@
 import ast
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from albert_tf.core import config as config_lib
@@ -26,6 +27,9 @@ _RECIPES = """\
 What each recipe in `configs/` sets; all other settings have their defaults. A run saves
 the settings that it used as `config.json`, which is accepted as a recipe too.
 """
+_SENTENCE_END = re.compile(r"(?<=\.)(?<!e\.g\.) (?=[A-Z0-9`])")
+# Shorter sentences, such as "0 is off.", are read faster than a reference to them.
+_LEAST_CHARACTERS = 60
 _HEAD = "| setting | default | values | meaning |\n|---|---|---|---|"
 
 
@@ -70,7 +74,9 @@ def changes(config: config_lib.Config) -> Iterator[str]:
 def _section(heading: str, section: Any, prefix: str, intro: str = "") -> str:
     """A heading, the summary of a class, and the table of its settings."""
     fields = dataclasses.fields(section)
-    meaning = settings_help.descriptions(section)
+    described = settings_help.descriptions(section)
+    in_order = {field.name: described[field.name] for field in fields}
+    meaning = without_repetition(in_order, prefix)
     rows = [
         f"| `{prefix}{field.name}` | {settings_help.default_of(field)} | "
         f"{settings_help.values(field)} | "
@@ -79,6 +85,25 @@ def _section(heading: str, section: Any, prefix: str, intro: str = "") -> str:
     ]
     summary = settings_help.summary(section)
     return "\n".join([heading, "", intro or f"{summary}\n", _HEAD, *rows, ""])
+
+
+def without_repetition(meanings: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Replaces long sentences that an earlier setting has by a reference to it.
+
+    Args:
+      meanings: of the settings of one section, by name.
+      prefix: of the names of the section.
+    """
+    first: dict[str, str] = {}
+    shown = {}
+    for name, meaning in meanings.items():
+        sentences = []
+        for sentence in _SENTENCE_END.split(meaning):
+            earlier = first.setdefault(sentence, name)
+            is_repeated = earlier != name and len(sentence) >= _LEAST_CHARACTERS
+            sentences.append(f"See `{prefix}{earlier}`." if is_repeated else sentence)
+        shown[name] = " ".join(dict.fromkeys(sentences))
+    return shown
 
 
 def _summary(source: str) -> str:

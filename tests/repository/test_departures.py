@@ -10,8 +10,15 @@ from tests.repository import project_files
 DOCUMENT = "docs/departures.md"
 # What marks a departure in a comment or docstring; this pattern does not match itself.
 TAG = re.compile(r"Differs from the original[:,]")
-# `path.py::Class.method` or `path.py`, as the table names places and tests.
-REFERENCE = re.compile(r"`([\w/]+\.py(?:::[\w.]+)?)`")
+# An entry starts with the first of these, and has each once, in this order.
+LABELS = ("**The original.**", "**Here.**", "**Why.**", "Code:", "Tests:")
+ENTRY = re.compile(
+    r"\n {4}- ".join(rf"{re.escape(label)}\s+(\S.*?)" for label in LABELS), re.DOTALL
+)
+# `path.py` `::Class.method` or `path.py`, as the entries name places and tests; what
+# follows in the same file has no path.
+PATH, INSIDE = r"`([\w/]+\.py)`(?! `::)", r"(?:`([\w/]+\.py)` )?`(::[\w.]+)`"
+REFERENCE = re.compile(rf"{PATH}|{INSIDE}")
 NUM_FAULTS = 8
 
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -44,16 +51,31 @@ def tagged(path: str, source: str) -> set[str]:
     return places
 
 
-def rows() -> list[list[str]]:
-    """The cells of the table, without its head."""
-    lines = (project_files.ROOT / DOCUMENT).read_text().splitlines()
-    table = [line.strip("|").split("|") for line in lines if line.startswith("|")]
-    return [[cell.strip() for cell in cells] for cells in table[2:]]
+def cells(entry: str) -> list[str]:
+    """The text after each label of an entry."""
+    found = ENTRY.fullmatch(entry.rstrip())
+    assert found, f"an entry has {', '.join(LABELS)}: {entry}"
+    return [" ".join(text.split()) for text in found.groups()]
+
+
+def entries() -> list[list[str]]:
+    """The original, this project, the reason, the code and the tests of each entry."""
+    _, *found = (project_files.ROOT / DOCUMENT).read_text().split("\n- ")
+    return [cells(entry.partition("\n\n")[0]) for entry in found]
+
+
+def named_in(cell: str) -> list[str]:
+    """The places and tests that a cell names, as `path.py::Class.method`."""
+    found, path = [], ""
+    for whole, given, inside in REFERENCE.findall(cell):
+        path = whole or given or path
+        found.append(f"{path}{inside}")
+    return found
 
 
 def references() -> set[str]:
-    """All places and tests that the table names."""
-    return {name for row in rows() for cell in row for name in REFERENCE.findall(cell)}
+    """All places and tests that the entries name."""
+    return {name for entry in entries() for cell in entry for name in named_in(cell)}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +84,7 @@ def sources() -> dict[str, str]:
     return {path: (project_files.ROOT / path).read_text() for path in paths}
 
 
-def test_every_tag_stands_in_the_table(sources):
+def test_every_tag_has_an_entry(sources):
     places = set().union(*(tagged(*item) for item in sources.items()))
     # Known ones, so that a parser which finds nothing fails.
     assert {
@@ -76,7 +98,7 @@ def test_every_tag_stands_in_the_table(sources):
     assert not missing, f"marked in the code, but not in {DOCUMENT}: {missing}"
 
 
-def test_every_place_and_test_in_the_table_exists(sources):
+def test_every_place_and_test_that_is_named_exists(sources):
     names = references()
     assert len(names) > 40
     for name in sorted(names):
@@ -88,16 +110,32 @@ def test_every_place_and_test_in_the_table_exists(sources):
             assert re.fullmatch(r"test_\w+", inside), f"{name} is no test"
 
 
-def test_every_row_is_whole_and_names_a_test():
-    for original, *cells, test in rows():
-        assert len(cells) == 3, f"a row has five cells: {original}"
-        named = REFERENCE.findall(test)
+def test_every_entry_is_whole_and_names_a_test():
+    for entry in entries():
+        original, *_, test = entry
+        named = named_in(test)
         assert all("/test_" in name for name in named), original
-        assert named or test == "not built yet", f"names no test: {original}"
+        assert named or test == "Not built yet.", f"names no test: {original}"
 
 
-def test_every_known_fault_has_a_row():
-    faults = {n for row in rows() for n in re.findall(r"^Fault (\d+)\.", row[0])}
+@pytest.mark.parametrize("number", range(len(LABELS)))
+def test_an_entry_that_lacks_a_part_is_an_error(number):
+    parts = [f"{label} Text `a.py`." for label in LABELS]
+    assert cells("\n    - ".join(parts)) == ["Text `a.py`."] * len(LABELS)
+    del parts[number]
+    with pytest.raises(AssertionError):
+        cells("\n    - ".join(parts))
+
+
+def test_names_of_one_file_follow_its_path():
+    assert named_in("`a/b.py` `::f`, `::C.g`; `c.py`, and `d.py` `::h`.") == [
+        *("a/b.py::f", "a/b.py::C.g", "c.py", "d.py::h")
+    ]
+
+
+def test_every_known_fault_has_an_entry():
+    originals = [entry[0] for entry in entries()]
+    faults = {n for text in originals for n in re.findall(r"^Fault (\d+)\.", text)}
     assert faults == {str(n) for n in range(1, NUM_FAULTS + 1)}
 
 

@@ -14,6 +14,7 @@ from tests.repository import (
     documented_commands,
     project_files,
     reference,
+    settings_reference,
 )
 
 
@@ -56,6 +57,20 @@ def test_setting_without_meaning_is_named():
         settings_help.described_in("Of `a`.\n\nOf `b`.", {"a", "b", "c"})
 
 
+def test_a_long_sentence_stands_once_in_a_section_and_is_referred_to():
+    long = f"`a` and `b` decide {'much of ' * 6}it, e.g. 0.5."
+    meanings = {
+        "a": long,
+        "b": f"{long} 0 is off.",
+        "c": f"{long} Of `c`. 0 is off.",
+    }
+    assert settings_reference.without_repetition(meanings, "data.") == {
+        "a": long,
+        "b": "See `data.a`. 0 is off.",
+        "c": "See `data.a`. Of `c`. 0 is off.",
+    }
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(True, "true"), (1e-5, "1e-05"), (("a", "b"), "a,b"), ({"a": 2.0}, "a=2.0")],
@@ -78,6 +93,7 @@ def test_row_of_a_flag_has_default_values_and_meaning():
         flags.DEFINE_list("d", ["x", "y"], "Of d.", values)
         flags.DEFINE_bool("e", False, "Of e.", values)
         flags.DEFINE_string("f", None, "Of f.", values)
+        flags.DEFINE_list("g", ["sixteen letters.", "sixteen letters,"], "G.", values)
         flags.mark_flag_as_required("f", values)
 
     assert _rows(define) == [
@@ -87,6 +103,8 @@ def test_row_of_a_flag_has_default_values_and_meaning():
         "| `--d` | `x,y` | texts separated by commas | Of d. |",
         "| `--e` | `false` | true or false | Of e. |",
         "| `--f` | required | text | Of f. |",
+        "| `--g` | `sixteen letters.`, `sixteen letters,` | "
+        "texts separated by commas | G. |",
     ]
 
 

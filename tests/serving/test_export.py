@@ -309,6 +309,37 @@ def test_sentence_order_cuts_long_pairs_and_depends_on_the_order(model_dir, modu
     assert int(tf.reduce_sum(inputs["segment_ids"])) == kept + 1
 
 
+@pytest.mark.parametrize("form", ["text", "encoder", "lite"])
+def test_an_export_says_what_takes_its_seconds(model_dir, tmp_path, capsys, form):
+    arguments = f"--model_dir={model_dir}", f"--output_dir={tmp_path / 'out'}"
+    binaries.run(export, *arguments, f"--form={form}")
+    following = {
+        "text": "tracing and writing the signatures",
+        "encoder": "tracing and writing the encoder",
+        "lite": "converting it for TensorFlow Lite",
+    }[form]
+    (line,) = re.findall(r"restored (.*)", capsys.readouterr().err)
+    assert re.fullmatch(rf"{model_dir}/model\.ckpt-\d+; {following}", line)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_many_texts_have_a_progress_bar_where_no_terminal_shows_the_answers(
+    saved_model, tmp_path, capsys, monkeypatch, is_terminal
+):
+    (tmp_path / "texts").write_text("\n".join(3 * TEXTS))
+    monkeypatch.setattr(predict, "_BAR_DELAY", 0.0)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    binaries.run(predict, f"--saved_model={saved_model}", f"--input={tmp_path}/texts")
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"loading {saved_model}\n")
+    assert ("6line" in errors) == (not is_terminal)
+
+
+def test_few_texts_have_no_progress_bar(saved_model, capsys):
+    binaries.run(predict, f"--saved_model={saved_model}", *TEXTS)
+    assert capsys.readouterr().err == f"loading {saved_model}\n"
+
+
 def test_predict_prints_readable_answers(saved_model, capsys):
     binaries.run(predict, f"--saved_model={saved_model}", "--top_k=2", TEXTS[1])
     lines = capsys.readouterr().out.splitlines()

@@ -9,7 +9,7 @@ from albert_tf import predict
 from albert_tf.core import config_io
 from albert_tf.inference import saved_model
 from albert_tf.serving import table_prediction
-from tests.support import small_run
+from tests.support import binaries, small_run
 
 
 class _Model:
@@ -28,6 +28,19 @@ class _Model:
             "probability": tf.stack([0.75 * is_long, 1 - 0.75 * is_long], 1),
             "labels": tf.constant(["long", "short"]),
         }
+
+
+class _Regression:
+    """Gives each pair the number of its characters, and a half."""
+
+    signatures: dict
+
+    def __init__(self):
+        self.signatures = {"classify": self._classify}
+
+    def _classify(self, text, pair):
+        lengths = tf.strings.length(text) + tf.strings.length(pair)
+        return {"score": tf.cast(lengths, tf.float32) + 0.5}
 
 
 @pytest.fixture
@@ -111,6 +124,37 @@ def test_what_is_no_table(tmp_path, model):
 
 def test_a_model_of_other_tasks_reads_no_table(model):
     assert table_prediction.find_columns(model("task.name=race"), "t.csv") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        (
+            "dev.tsv",
+            "index\tsentence1\tsentence2\tscore\n0\ta\tbc\t5.000\n1\td\te\t0\n",
+            "index\tsentence1\tsentence2\tscore\tprediction\n"
+            "0\ta\tbc\t5.000\t3.5\n1\td\te\t0\t2.5\n",
+        ),
+        (
+            "new.csv",
+            'sentence2,sentence1\n"x, y",z\n',
+            'sentence2,sentence1,prediction\n"x, y",z,5.5\n',
+        ),
+    ],
+)
+def test_the_binary_predicts_the_numbers_of_a_regression(
+    tmp_path, model, capsys, monkeypatch, name, content, expected
+):
+    folder = model("task.name=stsb")
+    monkeypatch.setattr(saved_model, "load", lambda _: _Regression())
+    path = tmp_path / name
+    path.write_text(content)
+    binaries.run(predict, f"--saved_model={folder}", f"--input={path}")
+    assert capsys.readouterr().out == expected
+    output = path.with_stem("out")
+    arguments = f"--saved_model={folder}", f"--input={path}", f"--output={output}"
+    binaries.run(predict, *arguments)
+    assert output.read_text() == expected
 
 
 def test_the_binary_writes_a_table(tmp_path, model, capsys):

@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf import evaluate
 from albert_tf.core import task_config
 from albert_tf.tasks import features, prediction_files, predictions
+from tests.support import binaries
 
 
 def _score(folder, name, content, split=""):
@@ -47,6 +49,18 @@ def test_predictions_of_glue(rte):
     rows = "8\tentailment\n5\tentailment\n6\tentailment\n7\tnot_entailment\n"
     split, scores, majority = _score(rte, "rte", f"index\tprediction\n{rows}")
     assert (split, scores, majority) == ("dev", {"accuracy": 0.5}, 0.75)
+
+
+def test_the_command_prints_the_share_of_the_most_frequent_label(rte, capsys):
+    labels = ["entailment", "entailment", "entailment", "not_entailment"]
+    rows = "".join(f"{n}\t{label}\n" for n, label in enumerate(labels, 5))
+    (rte / "RTE.tsv").write_text(f"index\tprediction\n{rows}")
+    binaries.run(
+        evaluate, f"--predictions={rte}/RTE.tsv", "--task=rte", f"--data_dir={rte}"
+    )
+    assert capsys.readouterr().out == (
+        "dev accuracy: 50.00 (always the most frequent label: 75.00)\n"
+    )
 
 
 def test_numbers_of_glue(tmp_path):

@@ -217,6 +217,23 @@ def test_a_branch_needs_the_vocabulary_and_a_new_directory(data_dir, whole, tmp_
         _train(data_dir, tmp_path / "branch", branch_from=run)
 
 
+def test_a_step_that_is_not_there_is_answered_with_those_that_are(
+    data_dir, whole, tmp_path, capsys
+):
+    flags = (
+        f"--data_dir={data_dir}",
+        f"--model_dir={tmp_path / 'new'}",
+        f"--branch_from={whole}/model.ckpt-5",
+        *(f"--set={setting}" for setting in (*small_run.OVERRIDES, *SETTINGS)),
+    )
+    assert binaries.error_of(capsys, pretrain, *flags) == (
+        "--branch_from must be the directory of a run, or the prefix of a checkpoint "
+        f"such as RUN/model.ckpt-500; there is no {whole}/model.ckpt-5.index. {whole} "
+        "holds model.ckpt-0, model.ckpt-4, model.ckpt-6, model.ckpt-8, model.ckpt-12"
+    )
+    assert not (tmp_path / "new").exists()
+
+
 def test_one_of_two_beginnings_must_be_chosen(data_dir, tmp_path, capsys):
     flags = (
         f"--data_dir={data_dir}",

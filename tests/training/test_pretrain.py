@@ -547,13 +547,17 @@ def test_a_recipe_must_be_chosen(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_end_says_what_is_next_and_that_nothing_was_held_out(tmp_path, capsys):
+def test_a_run_says_that_it_compiles_what_is_next_and_that_nothing_was_held_out(
+    tmp_path, capsys
+):
     settings = "data.heldout_rate=0", "train.num_steps=2", "optimizer.warmup_steps=1"
     records = small_run.write_records(tmp_path, settings[0])
     flags = f"--data_dir={records}", f"--model_dir={tmp_path / 'run'}"
     overrides = [f"--set={one}" for one in (*small_run.OVERRIDES, *settings)]
     binaries.run(pretrain, *flags, *overrides)
-    said = capsys.readouterr().out
+    said, progress = capsys.readouterr()
+    compiling = "tracing and compiling the train step: seconds for a small model, "
+    assert progress.count(compiling) == 1
     assert "nothing was held out, so that it is not known" in said
     export = f"albert_tf.export --model_dir={tmp_path / 'run'} --output_dir=run_model"
     assert f"Next: python -m {export}" in said

@@ -397,8 +397,9 @@ def test_one_worker_names_bad_input_in_a_process_that_made_no_pool(
         timeout=120,
     )
     assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
+    first, last = done.stderr.splitlines()
     assert last.startswith(f"error: {path}, line 3, column 4: text must be UTF-8")
+    assert "0%" in first and "100%" not in first  # where the reading began
 
 
 def test_the_command_prints_a_summary(tmp_path, vocab_model, capsys):
@@ -423,6 +424,23 @@ def test_the_command_prints_a_summary(tmp_path, vocab_model, capsys):
     assert f"wrote {tmp_path}/out" in out
     assert str(tmp_path) not in text
     assert manifest.data["max_seq_length"] == manifest.seq_length == 32
+
+
+def test_the_command_warns_where_nothing_is_held_out(tmp_path, vocab_model, capsys):
+    english_corpus(tmp_path / "a.txt")
+    command(
+        f"--input={tmp_path}/a.txt",
+        f"--vocab_model={vocab_model}",
+        f"--output_dir={tmp_path}/out",
+        "--set=model.vocab_size=4000",
+        "--set=data.heldout_rate=0",
+        "--num_workers=1",
+    )
+    assert (
+        "warning: nothing was held out, so that no run on these records can be "
+        "evaluated. data.heldout_rate is 0; 0.05 keeps about a twentieth of the "
+        "documents out"
+    ) in capsys.readouterr().out.splitlines()
 
 
 def _bare_vocabulary(tmp_path):
