@@ -162,7 +162,8 @@ def _texts(_: pathlib.Path) -> list[Parser]:
 
     def markup(_: pathlib.Path, content: bytes) -> Any:
         text = _NOT_IN_XML.sub(" ", content.decode(errors="replace"))
-        page = f"<page><ns>0</ns><revision><text>{saxutils.escape(text)}</text></revision></page>"
+        revision = f"<revision><text>{saxutils.escape(text)}</text></revision>"
+        page = f"<page><ns>0</ns>{revision}</page>"
         most, counts = config.TextConfig().max_markup_work, collections.Counter()
         return list(formats.parse_mediawiki(page, "dump", 1, most, counts))
 
