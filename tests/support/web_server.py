@@ -52,9 +52,13 @@ class Server:
         self.failure = failure
         self.loaded.set()
 
-    def send(self, method: str, path: str, body=None, headers=JSON) -> Reply:
-        """Sends bytes as they are."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, TIMEOUT)
+    def send(
+        self, method: str, path: str, body=None, headers=JSON, source="127.0.0.1"
+    ) -> Reply:
+        """Sends bytes as they are, from an address of the loopback."""
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, TIMEOUT, source_address=(source, 0)
+        )
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -63,8 +67,9 @@ class Server:
     def get(self, path: str) -> Reply:
         return self.send("GET", path)
 
-    def ask(self, endpoint: str, **body: Any) -> Reply:
-        return self.send("POST", f"/v1/{endpoint}", json.dumps(body))
+    def ask(self, endpoint: str, source="127.0.0.1", **body: Any) -> Reply:
+        content = json.dumps(body)
+        return self.send("POST", f"/v1/{endpoint}", content, source=source)
 
 
 @contextlib.contextmanager
@@ -73,6 +78,7 @@ def running(
     *,
     waits_for_model: bool = True,
     allowed_hosts: Collection[str] = middleware.LOOPBACK_HOSTS,
+    trusted_proxies: Collection[str] = (),
     connections: protocol.ConnectionLimits = protocol.DEFAULT,
     description: saved_model_dir.Description = _DESCRIPTION,
     **settings: Any,
@@ -83,6 +89,7 @@ def running(
       load: gives the functions by signature.
       waits_for_model: whether to come back only when the model is loaded.
       allowed_hosts: as `app.create` takes them.
+      trusted_proxies: as `server.make` takes them.
       connections: their limits.
       description: of the model.
       **settings: what differs from the defaults; the rate is not limited.
@@ -97,7 +104,9 @@ def running(
             allowed_hosts=allowed_hosts,
             description=description,
         )
-        engine = server.engine = server_lib.make(app, limits=connections)
+        engine = server.engine = server_lib.make(
+            app, tuple(trusted_proxies), connections
+        )
         thread = threading.Thread(target=engine.run, args=([listening],), daemon=True)
         thread.start()
         try:

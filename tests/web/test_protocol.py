@@ -124,12 +124,18 @@ def test_an_address_with_too_many_connections_is_told_so():
         assert server.get("/healthz").status == 200
 
 
-def test_a_trusted_proxy_has_many_connections():
-    limits = protocol.ConnectionLimits(
-        max_per_address=1, header_seconds=60.0, trusted_proxies=("127.0.0.1",)
-    )
-    made = protocol.make(limits)
-    assert made._limits.trusted_proxies == ("127.0.0.1",)
+@pytest.mark.parametrize("proxies", [(), ("127.0.0.1",)])
+def test_a_trusted_proxy_has_many_connections(proxies):
+    limits = protocol.ConnectionLimits(max_per_address=1, header_seconds=60.0)
+    with web_server.running(
+        lambda: {"encode": lengths}, trusted_proxies=proxies, connections=limits
+    ) as server:
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(connected(server, b"G"))
+            with connected(server, POST + BODY) as more:
+                expected = b"HTTP/1.1 200" if proxies else b"HTTP/1.1 429"
+                assert more.recv(12) == expected
 
 
 def test_too_many_connections_in_all_are_told_so():

@@ -418,6 +418,46 @@ def test_an_address_that_sends_too_many_requests_is_told_when_to_retry():
         assert server.ask("embeddings", texts=["a"]).status == 200
 
 
+@pytest.mark.parametrize("proxies", [(), ("127.0.0.1",)])
+def test_requests_are_counted_by_the_client_that_a_trusted_proxy_names(proxies):
+    def ask(client: str) -> int:
+        headers = {**web_server.JSON, "X-Forwarded-For": client}
+        content = body(texts=["a"])
+        return server.send("POST", "/v1/embeddings", content, headers).status
+
+    with web_server.running(
+        lambda: {"encode": upper}, requests_per_second=2, trusted_proxies=proxies
+    ) as server:
+        found = [ask(client) for client in ["10.0.0.1"] * 3 + ["10.0.0.2"] * 2]
+    # Of others the header is not believed.
+    assert found == [200, 200, 429, *([200, 200] if proxies else [429, 429])]
+
+
+def test_an_address_with_many_texts_does_not_delay_another(blocked):
+    order = []
+
+    def note(items):
+        order.extend(text for (text,) in items)
+        return blocked(items)
+
+    with web_server.running(
+        lambda: {"encode": note}, max_batch_size=1, max_wait_ms=0
+    ) as server:
+        line = 'albert_queue_length{endpoint="embeddings"}'
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            asked = [pool.submit(server.ask, "embeddings", texts=["first"])]
+            assert blocked.started.wait(web_server.TIMEOUT)
+            many = [f"many {n}" for n in range(20)]
+            asked.append(pool.submit(server.ask, "embeddings", texts=many))
+            wait_for(lambda: metric(server, line) == 20)
+            other = {"source": "127.0.0.2", "texts": ["other"]}
+            asked.append(pool.submit(server.ask, "embeddings", **other))
+            wait_for(lambda: metric(server, line) == 21)
+            blocked.released.set()
+            assert [len(one.result().answers) for one in asked] == [1, 20, 1]
+    assert order.index("other") <= 2
+
+
 def test_a_clock_that_is_set_back_refuses_nobody(monkeypatch):
     with web_server.running(lambda: {"encode": upper}, requests_per_second=3) as server:
         for _ in range(2):
@@ -616,7 +656,10 @@ def test_the_examples_of_the_api_are_answered(pretrained):
 def test_the_binary_finishes_requests_and_ends(saved_model, number):
     command = [sys.executable, "-m", "albert_tf.serve", f"--saved_model={saved_model}"]
     process = subprocess.Popen(
-        [*command, "--port=0", "--max_wait_ms=2000"],
+        [
+            *(*command, "--port=0", "--max_wait_ms=2000", "--requests_per_second=1"),
+            *("--trusted_proxies=127.0.0.1", "--allowed_hosts=models.example"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -626,6 +669,14 @@ def test_the_binary_finishes_requests_and_ends(saved_model, number):
         assert re.fullmatch(r"ready at http://127\.0\.0\.1:\d+\n", line), line
         server = web_server.Server(int(line.rsplit(":", 1)[1]))
         assert server.get("/readyz").status == 200
+        for host, status in (("models.example", 200), ("other.example", 403)):
+            found = server.send("GET", "/docs", headers={"Host": host}).status
+            assert found == status
+        for status in (422, 429):
+            headers = {**web_server.JSON, "X-Forwarded-For": "10.0.0.9"}
+            reply = server.send("POST", "/v1/fill-mask", "{}", headers)
+            assert reply.status == status
+        assert "received more from 10.0.0.9" in reply.json["error"]
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             # It waits two seconds for others, and is current meanwhile.
             asked = pool.submit(server.ask, "fill-mask", texts=TEXTS)
