@@ -7,13 +7,11 @@
 # More flags of albert_tf.serve may follow, in the place of those of CMD.
 FROM python:3.12.12-slim-bookworm AS packages
 WORKDIR /build
-COPY constraints.txt ./
-# What albert_tf.serve imports; constraints.txt pins these and all that they pull in.
+# What albert_tf.serve imports and what that pulls in, each file with its SHA-256.
+COPY .ci/locks/requirements-serving.txt .ci/locks/
 RUN python -m venv /opt/venv && \
     /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
-    --constraint constraints.txt \
-    absl-py fastapi h11 Jinja2 limits numpy prometheus-client pydantic sentencepiece \
-    starlette tensorflow tensorflow-text uvicorn
+    --require-hashes -r .ci/locks/requirements-serving.txt
 
 FROM python:3.12.12-slim-bookworm
 RUN useradd --uid=10001 --no-create-home --shell=/usr/sbin/nologin albert

@@ -16,7 +16,7 @@ from tests.repository import project_files
 
 FOLDER = project_files.ROOT / ".ci" / "locks"
 # Those of constraints.txt; the others pin all by themselves.
-_CONSTRAINED = ("requirements.txt", "requirements-dev.txt")
+_CONSTRAINED = ("requirements.txt", "requirements-dev.txt", "requirements-serving.txt")
 # Machines without a GPU use builds of PyTorch that are published elsewhere.
 _WITHOUT_LOCK = ("bench-torch", "interop")
 # Within another environment, or for other machines.

@@ -16,10 +16,10 @@ import tomllib
 from importlib import metadata
 
 import pytest
-from packaging import requirements, specifiers
+from packaging import specifiers
 
 from albert_tf.cluster import host_scripts, jobset, source
-from tests.repository import project_files
+from tests.repository import locks, project_files
 from tests.support import small_serving
 
 ROOT = project_files.ROOT
@@ -119,6 +119,14 @@ def test_only_what_is_copied_is_sent_to_the_builder():
 # ---- Packages ----
 
 
+def test_both_images_install_what_a_lock_lists_and_check_its_hashes():
+    for name in NAMES:
+        first, *_ = _pip_arguments(name)
+        options, lock = first.split(" -r ")
+        assert options == "--require-hashes"
+        assert locks.parse((ROOT / lock).read_text())
+
+
 def test_the_training_image_installs_as_make_and_submit_do():
     cpu, gpu, tpu = _pip_arguments("training")
     assert cpu == "--require-hashes -r .ci/locks/requirements.txt"
@@ -150,22 +158,6 @@ def test_pip_takes_the_arguments_and_finds_all_at_the_locked_versions(name):
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _pulled_in(names: list[str]) -> set[str]:
-    """The distributions that these need, and they themselves."""
-    found: set[str] = set()
-    pending = list(names)
-    while pending:
-        name = _normal(pending.pop())
-        if name in found:
-            continue
-        found.add(name)
-        for text in metadata.distribution(name).requires or ():
-            one = requirements.Requirement(text)
-            if one.marker is None or one.marker.evaluate({"extra": ""}):
-                pending.append(one.name)
-    return found
 
 
 # ---- Commands ----
@@ -231,9 +223,9 @@ def test_the_server_starts_with_the_images_packages_and_is_healthy(tmp_path):
     assert _values("serving", "EXPOSE") == ["8000"]
     options, _, check = health.partition(" CMD ")
     assert "--start-period=300s" in options
-    # After `--constraint constraints.txt`.
-    names = _pip_arguments("serving")[0].split()[2:]
-    environment = _without_other_packages(tmp_path, _pulled_in(names))
+    *_, lock = _pip_arguments("serving")[0].split()
+    names = re.findall(r"^([\w.-]+)==", (ROOT / lock).read_text(), re.M)
+    environment = _without_other_packages(tmp_path, {_normal(name) for name in names})
     command = here(json.loads(entry) + json.loads(arguments)) + [f"--port={port}"]
     probe = here(json.loads(check))
 

@@ -40,6 +40,7 @@ TOP_LEVEL = {
     "requirements-openvino.txt",
     "requirements-pip.txt",
     "requirements-plan.txt",
+    "requirements-serving.txt",
     "requirements-tpu.txt",
     "requirements.txt",
     "tests",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.repository import licences
+from tests.repository import licences, project_files
 
 
 def test_every_pinned_package_has_an_acceptable_licence():
@@ -13,6 +13,23 @@ def test_every_pinned_package_has_an_acceptable_licence():
     refused = {name: one for name, one in found.items() if not one}
     refused |= {n: one for n, one in found.items() if not licences.is_acceptable(one)}
     assert not refused
+
+
+def test_packages_of_optional_tools_are_listed_too(capsys, tmp_path, monkeypatch):
+    names = licences.locked()
+    assert {"mkdocs", "apache-beam", "libtpu", *licences.pinned()} <= set(names)
+    folder = tmp_path / "build/docs/venv/lib/python3.11/site-packages"
+    made = folder / "mkdocs_material-9.1.dist-info"
+    made.mkdir(parents=True)
+    lines = "Metadata-Version: 2.1\nName: mkdocs-material\nVersion: 9.1\nLicense: MIT\n"
+    (made / "METADATA").write_text(lines)
+    monkeypatch.setattr(licences, "locked", lambda: ["mkdocs-material", "libtpu"])
+    monkeypatch.setattr(project_files, "ROOT", tmp_path)
+    monkeypatch.setattr(licences, "is_installed", lambda name: False)
+    licences.main()
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.split() == ["mkdocs-material", "9.1", "MIT"]
+    assert second.split() == ["libtpu", "not", "installed"]
 
 
 @pytest.mark.parametrize(
