@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.core import cli, files
+from albert_tf.core import checksums, cli, files
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.finetuning import evaluation, run_dir
@@ -66,9 +66,11 @@ def evaluate_exported(
       The content of results.json.
 
     Raises:
-      ValueError: directories or data do not fit.
+      ValueError: directories or data do not fit, or a file is not the one that was
+        exported.
     """
     cli.check_output_dir(output_dir, [model_dir])
+    checksums.check(exported_dir)
     evaluate = ENGINES[engine]
     return evaluate(exported_dir, model_dir, data_dir, split, output_dir)
 

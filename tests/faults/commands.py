@@ -8,6 +8,7 @@ from typing import Any
 
 from albert_tf.checkpoints import checkpointer
 from albert_tf.core import checksums
+from albert_tf.inference import saved_model_dir
 from albert_tf.serving import model_card
 from tests.faults import bench as bench_lib
 from tests.support import small_run, small_task
@@ -28,6 +29,7 @@ TRAINING = (
 )
 # What tells the time, or how a run was interrupted.
 _OF_TIME = ("seconds", "begun_at")
+_DATED = (model_card.FILE, saved_model_dir.DESCRIPTION_FILE)
 _DATE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
 # And the sums of these.
 _DRAWN_BY_TENSORFLOW = ("fingerprint.pb", "saved_model.pb", checksums.FILE)
@@ -121,11 +123,11 @@ def probe(bench: bench_lib.Bench) -> bench_lib.Command:
 
 
 def of_files(folder: pathlib.Path) -> dict[str, Any]:
-    """The SHA-256 of each file by its path; of a model card without its date."""
+    """The SHA-256 of each file by its path; of what has a date without it."""
     found = {}
     for path in sorted(filter(pathlib.Path.is_file, folder.rglob("*"))):
         content = path.read_bytes()
-        if path.name == model_card.FILE:
+        if path.name in _DATED:
             content = _DATE.sub(b"", content)
         name = path.relative_to(folder).as_posix()
         found[name] = hashlib.sha256(content).hexdigest()

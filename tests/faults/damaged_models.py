@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.core import checksums, config
 from albert_tf.inference import saved_model
 from albert_tf.interchange import conversion, portable, weight_map
-from albert_tf.serving import export
+from albert_tf.serving import export, tflite
 from tests.faults import damage, experiment
 from tests.support import portable_models, small_run
 
@@ -124,6 +125,14 @@ def _answer(folder: pathlib.Path) -> dict[str, Any]:
     return {name: value.numpy() for name, value in found.items()}
 
 
+def _answer_lite(folder: pathlib.Path) -> dict[str, Any]:
+    checksums.check(str(folder))
+    model = tflite.LiteModel(str(folder))
+    names = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions")
+    ones = np.ones([1, model.length], np.int32)
+    return model({name: ones for name in names})
+
+
 def _of_this_project() -> Iterator[damage.Format]:
     writers = {
         "SavedModel": export.export_text,
@@ -132,6 +141,8 @@ def _of_this_project() -> Iterator[damage.Format]:
     for name, write in writers.items():
         make = functools.partial(_export, write)
         yield damage.Format(f"exported: {name}", make, _answer, _CHECKED)
+    make = functools.partial(_export, export.export_tflite)
+    yield damage.Format("exported: TensorFlow Lite", make, _answer_lite, _CHECKED)
     for name in ("hf", "keras", "tf1"):
         make = functools.partial(_write_converted, name)
         read = functools.partial(_read_converted, name)
@@ -161,7 +172,8 @@ EXPERIMENTS = (
     ),
     experiment.Experiment(
         "written-damaged",
-        "models that this project exported (SavedModel, OpenVINO) or converted, with "
+        "models that this project exported (SavedModel, OpenVINO, TensorFlow Lite) or "
+        "converted, with "
         "their SHA256SUMS",
         "a bit flipped, a file cut off, a page of zeros, the file of another model",
         "named, or read as before",

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import evaluate, export, finetune
 from albert_tf.checkpoints import checkpointer
-from albert_tf.core import config_io
+from albert_tf.core import checksums, config_io
 from albert_tf.data import schema
 from albert_tf.model import pretraining_model
 from albert_tf.serving import tflite
@@ -188,6 +188,9 @@ def test_bad_input_to_the_lite_form_is_refused(tuned, capsys, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(tuned / "lite", other)
     (other / "task.json").write_text("{}")
+    said = binaries.error_of(capsys, evaluate, *scored, f"--lite={other}")
+    assert f"{other / 'task.json'} is damaged or was replaced" in said
+    (other / checksums.FILE).unlink()
     said = binaries.error_of(capsys, evaluate, *scored, f"--lite={other}")
     assert "the model must be exported from --model_dir; task.json differs" in said
     said = binaries.error_of(capsys, evaluate, *scored, f"--lite={tmp_path}")
