@@ -171,9 +171,10 @@ def _cell_rows(
     columns, rows = text_files.table_rows(path)
     for key, name in wanted.items():
         if columns.count(name) != 1:
+            received = " ".join(", ".join(columns).split())  # cells may have lines
             raise ValueError(
                 f"{path}:1: there must be one column {name!r}; received "
-                f"{', '.join(columns):.300}. Name the column with --set "
+                f"{received:.300}. Name the column with --set "
                 f"task.{key}=NAME"
             )
     rule = f"a row must have {len(columns)} columns"

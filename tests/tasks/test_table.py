@@ -172,6 +172,13 @@ def test_a_missing_column_names_its_setting(tmp_path):
         read(task(), tmp_path)
 
 
+def test_a_name_of_several_lines_is_shown_in_one(tmp_path):
+    (tmp_path / "train.csv").write_text('"xt,\n\n label\n"\na\n')
+    with pytest.raises(ValueError, match="received xt, label. Name") as raised:
+        read(task(), tmp_path)
+    assert "\n" not in str(raised.value)
+
+
 @pytest.mark.parametrize("ending", ["tsv", "csv"])
 def test_an_empty_table_is_told_what_it_begins_with(tmp_path, ending):
     path = tmp_path / f"train.{ending}"
