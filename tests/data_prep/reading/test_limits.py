@@ -395,6 +395,8 @@ HOSTILE = {
     "links in elements that stay open": ("<div>" + "[[a|b]]" * 400) * 60,
     "equals signs of a heading": "==x" * 200_000,
     "list markers": ":" * 600_000,
+    "rules": "----\n" * 300_000,
+    "free links": "http://a " * 400_000,
 }
 
 
@@ -424,20 +426,23 @@ def test_a_page_with_too_much_unclosed_markup_is_dropped(
 @pytest.mark.parametrize(
     ("page", "work"),
     [
-        # 200 for each of [ { < | & and for markers of lists, if all is closed.
-        ("a: b", 0),
-        ("* a", 200),
-        ("<li>a", 200),
-        ("<b>a</b>", 400),
+        # 200 for each of [ { | &, 300 for a colon or a heading, 400 for <, and 500 for
+        # a marker of a list or a rule, if all is closed.
+        ("a - b", 0),
+        ("a: b", 300),
+        ("* a", 500),
+        ("----", 500),
+        ("<li>a", 400),
+        ("<b>a</b>", 800),
         ("{{a|b}}", 600),
         # And what is read again from what is not closed to the end of the page, the
-        # line or the tag: 1 for each character, 40 in a tag, and 200 for the markup.
+        # line or the tag: 1 for each character, 40 in a tag, and that of the markup.
         ("[[a|[[b|", 3012),
-        ("[http://a b\nc]", 411),
-        ("<!-- a", 206),
-        ("<nowiki>[[", 1012),
-        ("<li>a</b>", 605),
-        ("<b [[x]]", 1520),
+        ("[http://a b\nc]", 1011),
+        ("<!-- a", 406),
+        ("<nowiki>[[", 1212),
+        ("<li>a</b>", 1205),
+        ("<b [[x]]", 1920),
     ],
 )
 def test_work_of_markup(tmp_path, page, work):
