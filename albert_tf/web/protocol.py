@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import http
 import json
+import resource
 from collections.abc import Collection
 
 import h11
@@ -26,21 +27,45 @@ class ConnectionLimits:
     Attributes:
       header_seconds: until the headers of a request have arrived.
       body_seconds: from then until its body has.
-      last_seconds: for a body, once the server is stopping.
-      max_connections: in all.
-      max_per_address: of one address, but for the trusted proxies.
+      write_seconds: for which a client may leave an answer unread.
+      last_seconds: for a body or an answer, once the server is stopping.
+      refusal_seconds: until a connection too many is answered, if it sends nothing.
+      max_connections: in all; of twice as many, more are closed without an answer.
+      max_per_address: of one address, but for the trusted proxies; the same.
       trusted_proxies: addresses of proxies.
     """
 
     header_seconds: float = 10.0
     body_seconds: float = 20.0
+    write_seconds: float = 20.0
     last_seconds: float = 2.0
+    refusal_seconds: float = 1.0
     max_connections: int = 1000
     max_per_address: int = 500
     trusted_proxies: Collection[str] = ()
 
 
 DEFAULT = ConnectionLimits()
+# Open files of the process that are no connections.
+_OTHER_FILES = 128
+
+
+def within_files(limits: ConnectionLimits) -> ConnectionLimits:
+    """Raises the process's limit of open files as far as needed and allowed.
+
+    Returns:
+      The limits, with as many connections as there may be files.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Those that are refused are open for a moment too.
+    needed = 2 * limits.max_connections + _OTHER_FILES
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = max((soft - _OTHER_FILES) // 2, 1)
+    return dataclasses.replace(
+        limits, max_connections=min(limits.max_connections, most)
+    )
 
 
 def make(limits: ConnectionLimits) -> type[asyncio.Protocol]:
@@ -61,6 +86,7 @@ class BoundedProtocol(h11_impl.H11Protocol):
     _address = ""
     _phase: str | None = None
     _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     _refusal: tuple[int, str] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -69,18 +95,29 @@ class BoundedProtocol(h11_impl.H11Protocol):
         limits = self._limits
         self._address = self.client[0] if self.client else ""
         self._counts[self._address] += 1
+        own = self._counts[self._address] * (
+            self._address not in limits.trusted_proxies
+        )
+        if (
+            len(self.connections) > 2 * limits.max_connections
+            or own > 2 * limits.max_per_address
+        ):
+            transport.abort()
+            return
         if len(self.connections) > limits.max_connections:
             self._refusal = 503, f"{limits.max_connections} connections are open"
-        elif (
-            self._counts[self._address] > limits.max_per_address
-            and self._address not in limits.trusted_proxies
-        ):
+        elif own > limits.max_per_address:
             self._refusal = (
                 429,
                 f"at most {limits.max_per_address} connections may be open from one "
                 f"address; {self._address} has more. Close some, or use them again",
             )
-        self._watch()
+        if self._refusal:
+            self._timer = self.loop.call_later(
+                limits.refusal_seconds, self._end, *self._refusal
+            )
+        else:
+            self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
@@ -88,6 +125,7 @@ class BoundedProtocol(h11_impl.H11Protocol):
         if not self._counts[self._address]:
             del self._counts[self._address]
         self._stop_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -100,6 +138,16 @@ class BoundedProtocol(h11_impl.H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def pause_writing(self) -> None:
+        """Waits for the client to read what was sent."""
+        super().pause_writing()
+        self._start_write_timer(self._limits.write_seconds)
+
+    def resume_writing(self) -> None:
+        """Goes on, since the client has read."""
+        self._stop_write_timer()
+        super().resume_writing()
+
     def on_response_complete(self) -> None:
         """Waits for the next request."""
         super().on_response_complete()
@@ -110,6 +158,8 @@ class BoundedProtocol(h11_impl.H11Protocol):
         super().shutdown()
         if self._phase is _BODY:
             self._start_timer(self._limits.last_seconds)
+        if self._write_timer is not None:
+            self._start_write_timer(self._limits.last_seconds)
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP."""
@@ -138,6 +188,15 @@ class BoundedProtocol(h11_impl.H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _start_write_timer(self, seconds: float) -> None:
+        self._stop_write_timer()
+        self._write_timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def _expire(self, seconds: float) -> None:
         self._end(

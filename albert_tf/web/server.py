@@ -41,7 +41,9 @@ def make(
       trusted_proxies: addresses of proxies whose X-Forwarded-For names the client.
       limits: of connections; those of proxies are not counted by address.
     """
-    limits = dataclasses.replace(limits, trusted_proxies=tuple(trusted_proxies))
+    limits = protocol.within_files(
+        dataclasses.replace(limits, trusted_proxies=tuple(trusted_proxies))
+    )
     return Server(
         uvicorn.Config(
             app,

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
+import resource
 import signal
 import socket
 import threading
@@ -131,7 +132,7 @@ def test_a_trusted_proxy_has_many_connections(proxies):
         lambda: {"encode": lengths}, trusted_proxies=proxies, connections=limits
     ) as server:
         with contextlib.ExitStack() as stack:
-            for _ in range(3):
+            for _ in range(3 if proxies else 1):
                 stack.enter_context(connected(server, b"G"))
             with connected(server, POST + BODY) as more:
                 expected = b"HTTP/1.1 200" if proxies else b"HTTP/1.1 429"
@@ -154,6 +155,69 @@ def test_many_slow_connections_of_one_address_do_not_shut_others_out():
         for _ in range(99):
             stack.enter_context(connected(server, b"GET /", OTHER_ADDRESS))
         assert len(server.ask("embeddings", texts=["one"]).answers) == 1
+
+
+def test_a_connection_too_many_that_sends_nothing_is_soon_closed():
+    limits = {"max_per_address": 2, "header_seconds": 60.0, "refusal_seconds": 0.2}
+    with running(**limits) as server:
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(connected(server)) for _ in range(5)]
+            # Of twice as many, a further one is closed without a word.
+            with contextlib.suppress(ConnectionResetError):
+                assert opened[4].recv(1) == b""
+            assert [answer(one)[0] for one in opened[2:4]] == [429, 429]
+            with connected(server, POST + BODY, OTHER_ADDRESS) as other:
+                assert other.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected", "most"),
+    [
+        ((500, 4096), (2128, 4096), 1000),
+        ((5000, 5000), (5000, 5000), 1000),
+        ((256, 1024), (1024, 1024), 448),
+        ((64, resource.RLIM_INFINITY), (2128, resource.RLIM_INFINITY), 1000),
+    ],
+)
+def test_there_are_as_many_connections_as_files(monkeypatch, limit, expected, most):
+    found = [limit]
+    monkeypatch.setattr(protocol.resource, "getrlimit", lambda _: found[-1])
+    monkeypatch.setattr(
+        protocol.resource, "setrlimit", lambda _, value: found.append(value)
+    )
+    assert protocol.within_files(protocol.DEFAULT).max_connections == most
+    assert found[-1] == expected
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_clients_that_do_not_read_are_left(caplog, stops):
+    """Their answers are more than what the sockets hold."""
+    seconds = {"write_seconds": 60.0 if stops else 0.4, "last_seconds": 0.4}
+    with running(**seconds) as server, contextlib.ExitStack() as stack:
+        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for _ in range(3):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", server.port))
+            client.sendall(3000 * request)
+        connections = server.engine.server_state.connections
+        _wait_for(
+            lambda: (
+                len(connections) == 3
+                and all(one._write_timer is not None for one in connections)
+            )
+        )
+        if stops:
+            server.engine.should_exit = True
+        _wait_for(lambda: not connections)
+    assert "Traceback" not in caplog.text and "CancelledError" not in caplog.text
+
+
+def _wait_for(condition):
+    deadline = time.monotonic() + web_server.TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
