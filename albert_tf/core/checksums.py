@@ -46,7 +46,7 @@ def check(folder: str) -> None:
                 f"{full} is missing, but is listed in {sums_path}. Copy the directory "
                 "again"
             )
-        if files.sha256(full) != expected:
+        if _sum(full) != expected:
             raise ValueError(
                 f"{full} is damaged or was replaced: its SHA-256 is not that in "
                 f"{sums_path}. Copy the directory again; if you changed the file "
@@ -59,6 +59,8 @@ def _read(sums_path: str) -> dict[str, str]:
     if files.size(sums_path) > _MAX_BYTES:
         raise ValueError(f"{sums_path} must have at most {_MAX_BYTES:,} bytes")
     found = {}
+    if not files.size(sums_path):
+        raise ValueError(f"{sums_path} is empty. Copy the directory again")
     lines = files.read_bytes(sums_path).decode(errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         match = _LINE.fullmatch(line)
@@ -70,6 +72,13 @@ def _read(sums_path: str) -> dict[str, str]:
             )
         found[match[2]] = match[1]
     return found
+
+
+def _sum(path: str) -> str:
+    try:
+        return files.sha256(path)
+    except OSError as error:  # a directory, or a file that may not be read
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _paths(folder: str, below: str = "") -> list[str]:

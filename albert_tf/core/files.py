@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -45,18 +46,33 @@ def open_file(path: str, mode: str = "rb") -> IO[bytes]:
 
 
 def read_bytes(path: str) -> bytes:
-    """Reads a whole file."""
+    """Reads a whole file.
+
+    Raises:
+      OSError: there is none, or it is a pipe or a device, which may have no end.
+    """
+    _require_regular(path)
     with open_file(path) as file:
         return file.read()
 
 
 def sha256(path: str) -> str:
-    """Returns the SHA-256 of a file's bytes in hexadecimal digits."""
+    """Returns the SHA-256 of a file's bytes in hexadecimal digits.
+
+    Raises:
+      OSError: as `read_bytes`.
+    """
+    _require_regular(path)
     digest = hashlib.sha256()
     with open_file(path) as file:
         while data := file.read(_READ_BYTES):
             digest.update(data)
     return digest.hexdigest()
+
+
+def _require_regular(path: str) -> None:
+    if not is_remote(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "must be a file with an end", path)
 
 
 def write_bytes(path: str, data: bytes) -> None:
@@ -123,9 +139,8 @@ def complete_folder(path: str) -> Iterator[str]:
         make_folder(path)
         yield path
         return
-    temporary = f"{path}.incomplete"
+    temporary = temporary_path(path)
     parents = _missing_parents(path)
-    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
     os.makedirs(temporary)
     try:
         yield temporary

@@ -1,5 +1,6 @@
 """Sums of a directory's files: what is damaged, missing or replaced is named."""
 
+import os
 import pathlib
 import subprocess
 
@@ -82,6 +83,23 @@ def test_sums_that_cannot_be_read_are_named(folder, line):
     with pytest.raises(ValueError, match="line 1, must be the SHA-256") as raised:
         checksums.check(str(folder))
     assert str(path) in str(raised.value)
+
+
+def test_what_is_no_file_is_named(folder):
+    (folder / "model.bin").unlink()
+    (folder / "model.bin").mkdir()
+    with pytest.raises(ValueError, match="model.bin cannot be read: must be a file"):
+        checksums.check(str(folder))
+    (folder / "model.bin").rmdir()
+    os.mkfifo(folder / "model.bin")  # which never ends
+    with pytest.raises(ValueError, match="model.bin cannot be read: must be a file"):
+        checksums.check(str(folder))
+
+
+def test_empty_sums_are_refused(folder):
+    (folder / checksums.FILE).write_bytes(b"")
+    with pytest.raises(ValueError, match="SHA256SUMS is empty"):
+        checksums.check(str(folder))
 
 
 def test_sums_of_another_size_are_refused(folder):
