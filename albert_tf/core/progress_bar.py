@@ -32,6 +32,9 @@ class _Lines(tqdm.tqdm):
             self.disable = True
         super().__exit__(error_type, error, traceback)
 
+    def moveto(self, n: int) -> None:
+        """Moves nothing: other bars, also ended ones, are no lines above this one."""
+
     @staticmethod
     def status_printer(file: Any) -> Callable[[str], None]:
         def write(status: str) -> None:

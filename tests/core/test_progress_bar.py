@@ -63,6 +63,20 @@ def test_the_line_of_an_error_stands_alone(monkeypatch, is_terminal):
         assert len(before) == 1 and "| 0/10" in before[0]
 
 
+def test_a_log_has_no_codes_that_move_a_cursor(monkeypatch):
+    stream = _stream(monkeypatch, is_terminal=False)
+    errors = []  # that hold the bars
+    for _ in range(2):
+        with pytest.raises(ValueError) as raised:
+            with progress_bar.make(total=10) as bar:
+                bar.update(7)
+                raise ValueError("a bad byte")
+        errors.append(raised)
+    with progress_bar.make(total=10), progress_bar.make(total=10) as bar:
+        bar.update(10)
+    assert "\x1b" not in stream.getvalue()
+
+
 def test_a_bar_that_is_interrupted_stays(monkeypatch):
     for is_terminal in (False, True):
         stream = _stream(monkeypatch, is_terminal)
