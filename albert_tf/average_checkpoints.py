@@ -10,6 +10,7 @@ no optimizer, so that it is not resumed. A run keeps its last train.keep_checkpo
 checkpoints, and the best one, which is among them or earlier.
 """
 
+import re
 from collections.abc import Sequence
 
 from absl import flags
@@ -18,6 +19,8 @@ from albert_tf.checkpoints import checkpoint_files
 from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import cli, files
 from albert_tf.data import schema
+
+_STEP = re.compile(r"[0-9]{1,18}")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -65,8 +68,10 @@ def _steps(flag_values: flags.FlagValues) -> list[int]:
             "--model_dir must be a directory that albert_tf.pretrain or "
             f"albert_tf.finetune wrote; there is no {config_path}"
         )
-    if wrong := [text for text in texts if not text.isdigit()]:
-        raise ValueError(f"--steps must be numbers of steps; received {wrong[0]!r}")
+    if wrong := [text for text in texts if not _STEP.fullmatch(text)]:
+        raise ValueError(
+            f"--steps must be numbers of steps; received {wrong[0]!r:.100}"
+        )
     there = checkpoint_files.whole_steps(model_dir)
     wanted = sorted({int(text) for text in texts}) or there[-last:]
     missing = [step for step in wanted if step not in there]

@@ -12,6 +12,7 @@ Engine runs; with --execute kubectl creates it. See docs/clusters.md.
 """
 
 import functools
+import math
 import os
 import pathlib
 import shutil
@@ -295,6 +296,11 @@ def _submit_to_machines(values: flags.FlagValues) -> None:
         raise ValueError(
             "--zone must name the machine's zone, such as europe-west4-a; received "
             "none. See Google's pages on TPU and GPU regions"
+        )
+    if not math.isfinite(values.poll_seconds):
+        raise ValueError(
+            "--poll_seconds must be a number of seconds; received "
+            f"{values.poll_seconds}"
         )
     for flag in ("zone", "project"):
         plans.check_replaced(flag, getattr(values, flag))

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.core import config as config_lib
-from albert_tf.core import failures, files, short_repr, strict_json
+from albert_tf.core import failures, files, progress_bar, short_repr, strict_json
 from albert_tf.data import schema
 
 BEST_FILE = "best_checkpoint.json"
@@ -29,6 +29,8 @@ _SETTINGS = {
 }
 _NAME = checkpoint_files.NAME
 _PREFIX = re.compile(r".*-(\d{1,18})", re.DOTALL)
+# Of the file that names checkpoints: some ten thousand of them.
+_MAX_LIST_BYTES = 1 << 20
 
 
 class Checkpointer:
@@ -399,10 +401,12 @@ def _named_newest(model_dir: str) -> tuple[str | None, str]:
     if not files.exists(path):
         return None, f"{path}, which names the newest checkpoint, is missing"
     # TensorFlow would return None if the storage cannot be reached.
-    files.read_bytes(path)
     try:
-        state = tf.train.get_checkpoint_state(model_dir)
-    except ValueError:  # it is empty
+        content = files.read_bytes(path, _MAX_LIST_BYTES)
+        # TensorFlow would print the whole of another content.
+        is_list = content.lstrip().startswith(b"model_checkpoint_path:")
+        state = tf.train.get_checkpoint_state(model_dir) if is_list else None
+    except ValueError:  # it is empty or huge
         state = None
     # A damaged one may name anything.
     if state is None or not _PREFIX.fullmatch(state.model_checkpoint_path):
@@ -484,12 +488,14 @@ def newest_path(model_dir: str) -> str:
     Raises:
       ValueError: there is none.
     """
-    paths, _ = _existing(model_dir)
+    paths, lost = _existing(model_dir)
     if not paths:
         raise ValueError(
             f"--model_dir must hold a checkpoint; {model_dir} has none. Train one "
             "with albert_tf.pretrain, or albert_tf.finetune"
         )
+    if lost:
+        progress_bar.say(f"warning: {lost}; {paths[-1]} is taken")
     return paths[-1]
 
 

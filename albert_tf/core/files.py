@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 _READ_BYTES = 1 << 20
+# Of a file that is read at once; larger ones are none of this project's.
+_MAX_WHOLE_BYTES = 4 << 30
 
 
 def is_remote(path: str) -> bool:
@@ -45,13 +47,23 @@ def open_file(path: str, mode: str = "rb") -> IO[bytes]:
     return _gfile().GFile(path, mode) if is_remote(path) else open(path, mode)
 
 
-def read_bytes(path: str) -> bytes:
+def read_bytes(path: str, max_bytes: int = _MAX_WHOLE_BYTES) -> bytes:
     """Reads a whole file.
 
+    Args:
+      path: local or remote.
+      max_bytes: of a local file.
+
     Raises:
+      ValueError: it has more bytes.
       OSError: there is none, or it is a pipe or a device, which may have no end.
     """
-    _require_regular(path)
+    require_regular(path)
+    if not is_remote(path) and (found := size(path)) > max_bytes:
+        raise ValueError(
+            f"{path} must have at most {max_bytes:,} bytes; received {found:,}. It is "
+            "damaged, or another file"
+        )
     with open_file(path) as file:
         return file.read()
 
@@ -62,7 +74,7 @@ def sha256(path: str) -> str:
     Raises:
       OSError: as `read_bytes`.
     """
-    _require_regular(path)
+    require_regular(path)
     digest = hashlib.sha256()
     with open_file(path) as file:
         while data := file.read(_READ_BYTES):
@@ -70,7 +82,8 @@ def sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def _require_regular(path: str) -> None:
+def require_regular(path: str) -> None:
+    """Raises OSError for a local pipe, device or directory, or if there is nothing."""
     if not is_remote(path) and not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "must be a file with an end", path)
 
@@ -141,6 +154,8 @@ def complete_folder(path: str) -> Iterator[str]:
         return
     temporary = temporary_path(path)
     parents = _missing_parents(path)
+    # Of a process that was killed and had this host and number, as in a container.
+    shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)
     try:
         yield temporary

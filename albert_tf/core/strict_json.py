@@ -103,7 +103,8 @@ def lines(path: str, lenient: bool = False) -> Iterator[tuple[str, Any]]:
     Raises:
       ValueError: a line is not JSON; names it.
     """
-    for number, line in enumerate(files.read_bytes(path).split(b"\n"), 1):
+    content = files.read_bytes(path, MAX_DATA_BYTES)
+    for number, line in enumerate(content.split(b"\n"), 1):
         if line.strip():
             place = f"{path}:{number}"
             yield place, loads(line, place, lenient)

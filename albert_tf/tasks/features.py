@@ -11,6 +11,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,9 @@ _UNREADABLE = (
     TypeError,
 )
 _MAX_REASON = 200
+# What an .npz may unpack to, in its own bytes, and in any case.
+_MAX_RATIO = 200
+_LEAST_MOST_BYTES = 64 << 20
 _PARTS = ("per_row", "per_token", "notes")
 
 
@@ -160,6 +164,21 @@ def from_bytes(content: bytes) -> Features:
         return _from_bytes(content)
 
 
+def open_arrays(content: bytes) -> Any:
+    """Opens an .npz, unless it unpacks to far more than it has bytes.
+
+    Raises:
+      ValueError: it does.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as packed:
+        num_bytes = sum(member.file_size for member in packed.infolist())
+    most = max(_MAX_RATIO * len(content), _LEAST_MOST_BYTES)
+    if num_bytes > most:
+        raise ValueError(f"it unpacks to {num_bytes:,} bytes, more than {most:,}")
+    # Differs from the original: its caches are pickles.
+    return np.load(io.BytesIO(content), allow_pickle=False)
+
+
 @contextlib.contextmanager
 def naming_damage(kind: str) -> Iterator[None]:
     """Raises what reading a damaged .npz raises as a ValueError of one short line."""
@@ -172,8 +191,7 @@ def naming_damage(kind: str) -> Iterator[None]:
 
 def _from_bytes(content: bytes) -> Features:
     parts: dict[str, dict[str, np.ndarray]] = {part: {} for part in _PARTS}
-    # Differs from the original: its caches are pickles.
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+    with open_arrays(content) as arrays:
         for name in arrays.files:
             part, _, key = name.partition("/")
             if key:

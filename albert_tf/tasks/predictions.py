@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.core import short_repr, strict_json
+from albert_tf.core import short_repr, strict_json, validation
 from albert_tf.tasks import features
 
 
@@ -114,33 +114,30 @@ def from_bytes(content: bytes) -> tuple[list[str], Predictions]:
 def _from_bytes(content: bytes) -> tuple[list[str], Predictions]:
     if content[:1] == b"{":
         return _read_spans(content)
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+    with features.open_arrays(content) as arrays:
         ids = arrays["ids"]
-        _require(ids.ndim == 1 and ids.dtype.kind == "U", "ids must be text")
+        is_text = ids.ndim == 1 and ids.dtype.kind == "U"
+        validation.require(is_text, "ids must be text", ids.dtype)
         if "values" in arrays:
             _require_logits(arrays["values"], len(ids))
             return ids.tolist(), Logits(arrays["values"])
         num_words, values = arrays["num_words"], arrays["token_values"]
-    _require(
+    are_counts = (
         num_words.shape == ids.shape
         and num_words.dtype.kind == "i"
-        and bool(np.all((num_words >= 0) & (num_words <= len(values)))),
-        "num_words must hold a number of words for each example",
+        and bool(np.all((num_words >= 0) & (num_words <= len(values))))
     )
+    rule = "num_words must hold a number of words for each example"
+    validation.require(are_counts, rule, num_words)
     _require_logits(values, int(num_words.sum()))
     return ids.tolist(), TokenLogits(np.split(values, np.cumsum(num_words)[:-1]))
 
 
-def _require(is_met: bool, rule: str) -> None:
-    if not is_met:
-        raise ValueError(rule)
-
-
 def _require_logits(values: np.ndarray, num_rows: int) -> None:
-    _require(
+    validation.require(
         values.ndim == 2 and values.dtype.kind == "f" and len(values) == num_rows,
-        f"logits must be floats for {num_rows} rows; received {values.dtype} "
-        f"{list(values.shape)}",
+        f"logits must be floats for {num_rows} rows",
+        f"{values.dtype} {list(values.shape)}",
     )
 
 

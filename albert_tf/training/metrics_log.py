@@ -32,7 +32,7 @@ def read_metrics(model_dir: str) -> list[dict]:
         return []
     rows = []
     # A process that was killed may have left part of a line, after the last line feed.
-    *whole, _ = files.read_bytes(path).split(b"\n")
+    *whole, _ = files.read_bytes(path, strict_json.MAX_DATA_BYTES).split(b"\n")
     for number, line in enumerate(whole, 1):
         if line:
             place = f"{path}:{number}"

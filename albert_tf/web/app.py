@@ -31,7 +31,7 @@ _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse, "description": description}
     for status, description in (
-        (400, "The body is not UTF-8."),
+        (400, "The body cannot be decoded, or its JSON is nested too deeply."),
         (403, "The request is for another host, or comes from a page of one."),
         (408, "The headers or the body did not arrive in time."),
         (413, "The body has too many bytes."),

@@ -95,9 +95,8 @@ class BoundedProtocol(h11_impl.H11Protocol):
         limits = self._limits
         self._address = self.client[0] if self.client else ""
         self._counts[self._address] += 1
-        own = self._counts[self._address] * (
-            self._address not in limits.trusted_proxies
-        )
+        is_proxy = self._address in limits.trusted_proxies
+        own = 0 if is_proxy else self._counts[self._address]
         if (
             len(self.connections) > 2 * limits.max_connections
             or own > 2 * limits.max_per_address
@@ -144,7 +143,7 @@ class BoundedProtocol(h11_impl.H11Protocol):
         self._start_write_timer(self._limits.write_seconds)
 
     def resume_writing(self) -> None:
-        """Goes on, since the client has read."""
+        """Resumes sending once the client has read."""
         self._stop_write_timer()
         super().resume_writing()
 

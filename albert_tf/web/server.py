@@ -36,6 +36,8 @@ def make(
 ) -> Server:
     """Returns a server of an app, which `run(sockets=[...])` starts.
 
+    Raises the process's limit of open files if its connections need more.
+
     Args:
       app: from `app.create`.
       trusted_proxies: addresses of proxies whose X-Forwarded-For names the client.

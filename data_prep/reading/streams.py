@@ -62,6 +62,7 @@ def iter_bytes(
       UnpackedTooLargeError: there is more to read.
     """
     suffix = os.path.splitext(path)[1].lower()
+    files.require_regular(path)
     with files.open_file(path) as file, naming_damage(path):
         raw = io.BufferedReader(RawFile(file, advance), BUFFER_SIZE)
         content = _iter_content(raw, suffix)

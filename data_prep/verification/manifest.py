@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files
+from albert_tf.core import files, short_repr
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 
@@ -79,7 +79,7 @@ def inconsistencies(manifest: schema.Manifest) -> list[str]:
     if unknown or schema.TRAIN not in manifest.splits:
         problems.append(
             f"splits must be {schema.TRAIN} and perhaps {schema.HELDOUT}; received "
-            f"{sorted(manifest.splits)}"
+            f"{short_repr.shown(sorted(manifest.splits))}"
         )
     of_split = list(_SPLIT_LEDGERS)
     if not manifest.is_packed:

@@ -62,6 +62,7 @@ def read_shard(
     """
     num_records, fault = 0, ""
     totals = np.zeros(records.NUM_TOTALS, np.int64)
+    files.require_regular(path)
     with files.open_file(path) as file:
         content = _Content(file, advance)
         is_gzip = path.endswith(".gz")

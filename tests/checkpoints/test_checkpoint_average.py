@@ -147,6 +147,8 @@ def test_the_last_checkpoints_are_those_of_the_latest_steps(run, tmp_path, capsy
         ),
         (("--last=4",), "it holds those of steps 3, 5, 9"),
         (("--steps=3,five",), "must be numbers of steps; received 'five'"),
+        (("--steps=\u00b2",), "must be numbers of steps; received '\u00b2'"),
+        ((f"--steps={'9' * 5000}",), "must be numbers of steps; received '999"),
     ],
 )
 def test_what_cannot_be_averaged_is_one_error(run, tmp_path, capsys, flags, message):

@@ -1,6 +1,7 @@
 """Checkpoints: which are kept, that they are whole, and what of damaged ones."""
 
 import json
+import os
 import re
 import shutil
 import time
@@ -170,6 +171,7 @@ LOSSES = {
     "is missing": lambda path: path.unlink(),
     "cannot be read": lambda path: path.write_bytes(b"\0damaged"),
     "cannot be read (empty)": lambda path: path.write_bytes(b""),
+    "cannot be read (huge)": lambda path: os.truncate(path, 1 << 40),
     "cannot be read (another name)": lambda path: path.write_text(
         path.read_text().replace("ckpt-100", "ckptm100")
     ),
@@ -195,6 +197,17 @@ def test_without_the_list_of_checkpoints_the_newest_whole_one_is_restored(
     saver.save(150, wait=True)
     assert _kept(tmp_path) == [20, 100, 150, 300]
     assert _restored(tmp_path) == (150, 100.0, [])
+
+
+def test_an_unreadable_list_is_named_and_not_printed(tmp_path, capfd):
+    _save(tmp_path, [3, 20], keep=3)
+    (tmp_path / "checkpoint").write_bytes(b"x" * 100_000)
+    path = checkpointer.newest_path(str(tmp_path))
+    assert path == f"{tmp_path}/model.ckpt-20"
+    assert capfd.readouterr().err == (
+        f"warning: {tmp_path}/checkpoint, which names the newest checkpoint, cannot be "
+        f"read; {path} is taken\n"
+    )
 
 
 @pytest.mark.parametrize("harm", [_cut, _flip])

@@ -694,6 +694,7 @@ def test_name_is_made_of_recipe_and_machine(capsys, checkout):
         (["--gpu_type=h100", "--zone=z"], "--gpu_type must be one of nvidia-tesla-t4"),
         ([*GPU, "--num_gpus=3"], "--num_gpus must be one of 1, 2, 4, 8 for nvidia-l4"),
         ([*GPU, "--queued"], "--queued is for TPUs"),
+        ([*TPU, "--poll_seconds=nan"], "must be a number of seconds; received nan"),
         ([*TPU, "--name=Night"], "--name must be 1 to 63 lower-case letters"),
         ([*TPU, "--model_dir=run"], "--model_dir must begin with gs://"),
         ([*TPU, "--data_dir=/d"], "--data_dir must begin with gs://"),

@@ -72,3 +72,35 @@ def test_a_parent_that_another_process_uses_stays(tmp_path):
             (tmp_path / "new" / "other").mkdir()
             raise ValueError("stop")
     assert [found.name for found in tmp_path.rglob("*")] == ["new", "other"]
+
+
+def test_what_a_killed_process_of_this_name_left_is_replaced(tmp_path):
+    """In a container each process may have the same host and number."""
+    left = files.temporary_path(str(tmp_path / "folder"))
+    os.makedirs(left)
+    open(os.path.join(left, "half"), "w").close()
+    (tmp_path / "folder.incomplete").mkdir()  # of the user
+    with files.complete_folder(str(tmp_path / "folder")):
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["folder", "folder.incomplete"]
+    assert not os.listdir(tmp_path / "folder")
+
+
+def test_a_file_of_more_bytes_than_allowed_is_not_read(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert files.read_bytes(str(path), max_bytes=5) == b"12345"
+    with pytest.raises(ValueError, match="file must have at most 4 bytes; received 5"):
+        files.read_bytes(str(path), max_bytes=4)
+    os.truncate(path, 9 << 30)  # no bytes on the disk
+    with pytest.raises(ValueError, match="at most 4,294,967,296 bytes; received 9,"):
+        files.read_bytes(str(path))
+
+
+@pytest.mark.parametrize("read", [files.read_bytes, files.sha256])
+def test_pipes_and_devices_are_not_read_to_their_end(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink("/dev/zero", tmp_path / "zeros")
+    for name in ("pipe", "zeros"):
+        with pytest.raises(OSError, match="must be a file with an end"):
+            read(str(tmp_path / name))

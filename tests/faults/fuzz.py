@@ -29,7 +29,6 @@ _NUM_LONG, _NUM_SHORT = 10_000, 20
 # About as many as `inputs` gives for the cuts that hypothesis draws.
 _INPUTS_PER_EXAMPLE = 4
 
-# Each cut replaces some bytes, at a share of the length, by others.
 _HOSTILE = (
     b"[" * 300,
     b"{" * 300,
@@ -55,6 +54,7 @@ _PIECES = strategies.one_of(
 )
 # What grows faster than its input is seen at this size.
 GROWN_BYTES = 2 << 20
+# Each cut replaces some bytes, at a share of the length, by others.
 _CUTS = strategies.lists(
     strategies.tuples(
         strategies.floats(0, 1),

@@ -23,9 +23,9 @@ _BENCHMARKS = """\
 `make bench-NAME BENCH_ARGS='...'` runs one in the project's environment.
 """
 _HEAD = "| flag | default | values | meaning |\n|---|---|---|---|"
-# What absl adds to the help of a flag with choices, and of one that is repeated.
 # A default of more characters is broken where its values are separated.
 _MOST_CHARACTERS = 30
+# What absl adds to the help of a flag with choices, and of one that is repeated.
 _ADDED = re.compile(r"^<[^>]*>: |;\s+repeat this option to specify a list of values$")
 _VALUES = {
     "bool": "true or false",

@@ -2,6 +2,8 @@
 
 import io
 import json
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -160,6 +162,20 @@ _IDS = np.array(["a", "b"])
 def test_arrays_that_are_no_predictions_are_refused(arrays, message):
     with pytest.raises(ValueError, match=f"not a file of predictions: .*{message}"):
         predictions.from_bytes(_npz(**arrays))
+
+
+@pytest.mark.parametrize("read", [predictions.from_bytes, features.from_bytes])
+def test_what_unpacks_to_far_more_is_refused_before_it_does(read):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
+        with packed.open("ids.npy", "w") as member:
+            for _ in range(100):
+                member.write(bytes(1 << 20))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="it unpacks to 104,857,600 bytes, more than"):
+        read(content.getvalue())
+    assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    tracemalloc.stop()
 
 
 def test_the_reason_is_one_short_line():

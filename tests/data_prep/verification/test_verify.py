@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -284,6 +285,27 @@ def test_an_edited_number_of_records_is_found_twice(records):
     assert "train: num_records is " in first
     name = values["splits"]["train"]["shards"][1]["name"]
     assert f"{name}: it holds " in second and "records, " in second
+
+
+def test_a_long_name_is_shortened(records):
+    values = read_manifest(records)
+    values["splits"]["x" * 100_000] = values["splits"].pop("heldout")
+    write_manifest(records, values)
+    problems = run.verify(str(records), deep=False)
+    assert any("splits must be train and perhaps heldout" in one for one in problems)
+    assert max(map(len, problems)) < 1000
+
+
+@pytest.mark.parametrize("name", ["pipe", "zeros"])
+def test_a_shard_that_is_no_file_is_named(records, name):
+    path = shard_paths(records)[0]
+    path.unlink()
+    if name == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    (problem, *_) = run.verify(str(records), deep=True)
+    assert path.name in problem
 
 
 def test_a_manifest_without_a_part_is_named_not_a_crash(records):
