@@ -150,6 +150,17 @@ def feed(
         tally.add(outcome)
 
 
+@contextlib.contextmanager
+def hangs_end() -> Iterator[None]:
+    """Within it `feed` ends a parser that takes longer than it may."""
+    before = {number: signal.signal(number, _hang) for number in _TIMERS.values()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def fuzz(group: str) -> Callable[..., experiment.Tally]:
     """Feeds each parser of a group with so many inputs; notes the counts of each."""
 
@@ -180,8 +191,7 @@ def run_parser(one, folder, num_inputs: int, rng: random.Random) -> experiment.T
     """
     tally = experiment.Tally()
     folder.mkdir(parents=True)
-    before = {number: signal.signal(number, _hang) for number in _TIMERS.values()}
-    try:
+    with hangs_end():
         # Its imports are no part of an input's time. Some need files beside this one.
         with contextlib.suppress(*_REFUSALS):
             one.read(folder, one.valid)
@@ -208,10 +218,7 @@ def run_parser(one, folder, num_inputs: int, rng: random.Random) -> experiment.T
                         feed(one, folder, content, tally)
 
             feed_drawn()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     # Of faults of one kind a few say enough.
     tally.failures = tally.failures[:20]
     return tally

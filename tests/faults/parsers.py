@@ -160,6 +160,12 @@ def _texts(_: pathlib.Path) -> list[Parser]:
 
         found.append(Parser(f"texts: {name}", read, valid))
 
+    return [*found, wikitext()]
+
+
+def wikitext() -> Parser:
+    """The parser of a page of a dump, with the bound of its markup."""
+
     def markup(_: pathlib.Path, content: bytes) -> Any:
         text = _NOT_IN_XML.sub(" ", content.decode(errors="replace"))
         revision = f"<revision><text>{saxutils.escape(text)}</text></revision>"
@@ -167,8 +173,7 @@ def _texts(_: pathlib.Path) -> list[Parser]:
         most, counts = config.TextConfig().max_markup_work, collections.Counter()
         return list(formats.parse_mediawiki(page, "dump", 1, most, counts))
 
-    wikitext = _DUMP.partition(b"preserve")[2]
-    return [*found, Parser("texts: wikitext", markup, wikitext, False)]
+    return Parser("texts: wikitext", markup, _DUMP.partition(b"preserve")[2], False)
 
 
 # ---- Tables of tasks ----

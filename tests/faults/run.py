@@ -34,6 +34,7 @@ from tests.faults import (
     experiment,
     fuzz,
     kills,
+    markup,
     workers,
 )
 from tests.support import gcs_cloud
@@ -47,6 +48,7 @@ EXPERIMENTS: tuple[experiment.Experiment, ...] = (
     *damaged_data.EXPERIMENTS,
     *damaged_models.EXPERIMENTS,
     *fuzz.EXPERIMENTS,
+    *markup.EXPERIMENTS,
 )
 
 
