@@ -21,14 +21,18 @@ _PER_COLON = 300  # it may make a link of what is around it
 _PER_HEADING = 300
 _PER_LIST_MARKER = 500  # each becomes a tag
 _PER_RULE = 500
+# A search for the end of a comment passes so many in the time of one. If there is none,
+# the comment is text, and is searched again each time that what is around it is read.
+_SEARCHED_CHARACTERS = 40
 _COSTLY = re.compile(
     r"^(?P<list>[:;#*]+)|^(?P<rule>-{4,})|^(?P<heading>=)"
-    r"|(?P<tag><)|(?P<colon>:)|(?P<mark>[\[{|&])",
+    r"|(?P<comment><!--)|(?P<tag><)|(?P<colon>:)|(?P<mark>[\[{|&])",
     re.MULTILINE,
 )
 _COSTS = {
     "rule": _PER_RULE,
     "heading": _PER_HEADING,
+    "comment": _PER_TAG,
     "tag": _PER_TAG,
     "colon": _PER_COLON,
     "mark": _PER_MARK,
@@ -100,9 +104,12 @@ class _Costs:
     def __init__(self, wikitext: str):
         self._places: list[int] = []
         self._sums = [0]
+        last_end = wikitext.rfind("-->")
         for found in _COSTLY.finditer(wikitext):
             kind = found.lastgroup or ""
             cost = _COSTS.get(kind) or _PER_LIST_MARKER * len(found["list"])
+            if kind == "comment" and found.start() > last_end:
+                cost += (len(wikitext) - found.start()) // _SEARCHED_CHARACTERS
             self._places.append(found.start())
             self._sums.append(self._sums[-1] + cost)
 
