@@ -387,6 +387,7 @@ HOSTILE = {
     "tables": "{|\n" * 100_000,
     "templates and tags": "{{a|<b>" * 40_000,
     "comments": "<!--" * 75_000,
+    "comments in links": ("[[a|<!--" + "word and " * 40) * 330,
     "external links": "[http://a " * 30_000,
     "cells that one end closes": "<td>\n*" * 40_000 + "</b>",
     "ends without their sign": "<b>" * 30_000 + "</b " * 30_000,
@@ -436,10 +437,13 @@ def test_a_page_with_too_much_unclosed_markup_is_dropped(
         ("<b>a</b>", 800),
         ("{{a|b}}", 600),
         # And what is read again from what is not closed to the end of the page, the
-        # line or the tag: 1 for each character, 40 in a tag, and that of the markup.
+        # line or the tag: 1 for each character, 40 in a tag, 1/40 in a comment that is
+        # searched again, and that of the markup.
         ("[[a|[[b|", 3012),
         ("[http://a b\nc]", 1011),
         ("<!-- a", 406),
+        ("<!--" + "a" * 76, 482),
+        ("<!--a-->" + "<!--", 804),
         ("<nowiki>[[", 1212),
         ("<li>a</b>", 1205),
         ("<b [[x]]", 1920),
