@@ -340,12 +340,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--saved_model", required=True)
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--settled_seconds", type=float, default=_SETTLED_SECONDS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--about", default="", help="which model ran, and where")
     parser.add_argument("--results", type=pathlib.Path, required=True)
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.seconds:.0f} s", flush=True)
-    settled = min(_SETTLED_SECONDS, options.seconds / 5)
+    settled = min(options.settled_seconds, options.seconds / 2)
     values = run(
         *(options.saved_model, options.seconds, options.seed, settled),
         interval=min(10.0, options.seconds / 20),
