@@ -33,11 +33,12 @@ def check(folder: str) -> None:
       folder: the directory; there need not be any.
 
     Raises:
-      ValueError: a file is missing or another one, or the sums cannot be read; names
+      ValueError: a file is missing or another one, or the sums are no sums; names
         the file.
+      OSError: the sums are a link to nothing.
     """
     sums_path = os.path.join(folder, FILE)
-    if not files.exists(sums_path):
+    if not files.exists(sums_path) and not os.path.islink(sums_path):
         return
     for path, expected in _read(sums_path).items():
         full = os.path.join(folder, path)

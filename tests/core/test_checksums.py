@@ -106,3 +106,10 @@ def test_sums_of_another_size_are_refused(folder):
     (folder / checksums.FILE).write_bytes(b"\n" * (1 << 21))
     with pytest.raises(ValueError, match="at most 1,048,576 bytes"):
         checksums.check(str(folder))
+
+
+def test_sums_that_are_a_link_to_nothing_are_not_none(folder):
+    (folder / checksums.FILE).unlink()
+    (folder / checksums.FILE).symlink_to(folder / "moved")
+    with pytest.raises(OSError, match=f"{folder}/{checksums.FILE}"):
+        checksums.check(str(folder))
