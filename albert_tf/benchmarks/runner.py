@@ -210,7 +210,7 @@ def measure(
                 stack.callback(process.close)
         times, failures = rounds.run_rounds(
             {
-                name: functools.partial(_time_calls, process, matmul_rate)
+                name: functools.partial(time_calls, process, matmul_rate)
                 for name, process in processes.items()
             },
             num_rounds,
@@ -227,7 +227,8 @@ def measure(
     return outcomes, missing | failures
 
 
-def _time_calls(process: Process, matmul_rate: Callable[[str], float]) -> CallTimes:
+def time_calls(process: Process, matmul_rate: Callable[[str], float]) -> CallTimes:
+    """Times the calls of one round, with the matrix product before and after."""
     dtype = process.implementation.dtype
     before = matmul_rate(dtype)
     seconds = process.time_calls()

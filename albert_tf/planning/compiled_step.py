@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 from typing import Any
@@ -24,6 +25,13 @@ REQUIREMENTS = "requirements-plan.txt"
 _COMPILER = pathlib.Path(__file__).with_name("tpu_compile.py")
 # Of one program. Most take a minute, those of 24 layers without sharing several.
 _COMPILE_SECONDS = 3600.0
+_MAX_MESSAGE = 500
+_SIZE = r"([\d.]+)([KMGT])"
+_FAR_TOO_LARGE = re.compile(rf"\(?{_SIZE}\)? exceeds available HBM \({_SIZE}\)")
+_REQUIRED = re.compile(f"Program hbm requirement {_SIZE}")
+_RAN_OUT = re.compile(rf"of {_SIZE} hbm\. Exceeded hbm capacity by {_SIZE}")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_COMPILER_GIB = 10  # of memory on the host: BERT large took 9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +190,12 @@ class StepCompiler:
                     f"the compiler for {chip.kind} did not end within "
                     f"{_COMPILE_SECONDS:.0f} s"
                 ) from error
+            if done.returncode < 0:
+                raise ValueError(
+                    f"the compiler for {chip.kind} was ended by signal "
+                    f"{-done.returncode}, perhaps for lack of memory: it needs up to "
+                    f"{_COMPILER_GIB} GiB. Give the same command again with that free"
+                )
             if done.returncode:
                 reason = tool_environment.last_line(
                     done.stderr.decode(errors="replace")
@@ -201,22 +215,39 @@ class StepCompiler:
 def _as_step(
     values: dict[str, Any], program: str, chip: chip_table.Chip, num_replicas: int
 ) -> CompiledStep:
-    if "error" in values:
-        raise ValueError(f"libtpu cannot compile for {chip.kind}: {values['error']}")
     digest = hashlib.sha256(program.encode()).hexdigest()
     seconds = values["seconds"]
-    if "memory" not in values:
-        return CompiledStep(
-            *(digest, num_replicas, seconds, None),
-            needed_bytes=values["needed_bytes"],
-            available_bytes=values["available_bytes"],
-        )
+    if "error" in values:
+        if (lacking := memory_that_lacks(values["error"])) is None:
+            message = values["error"][:_MAX_MESSAGE]
+            raise ValueError(f"libtpu cannot compile for {chip.kind}: {message}")
+        return CompiledStep(digest, num_replicas, seconds, None, *lacking)
     memory = Memory(**values["memory"])
     return CompiledStep(
         *(digest, num_replicas, seconds, memory, memory.total),
         flops=values["flops"],
         hbm_bytes=values["hbm_bytes"],
     )
+
+
+def memory_that_lacks(error: str) -> tuple[int, int] | None:
+    """Returns the bytes that a program needs and may have, if it does not fit.
+
+    Args:
+      error: libtpu's. It has one form for programs that are far too large, and one for
+        those that fit no more after all that the compiler tried.
+    """
+    if found := _FAR_TOO_LARGE.search(error):
+        required = _REQUIRED.search(error) or found
+        return _bytes(required[1], required[2]), _bytes(found[3], found[4])
+    if found := _RAN_OUT.search(error):
+        available = _bytes(found[1], found[2])
+        return available + _bytes(found[3], found[4]), available
+    return None
+
+
+def _bytes(number: str, unit: str) -> int:
+    return round(float(number) * _UNITS[unit])
 
 
 def _program(config: config_lib.Config, num_rows: int, num_replicas: int) -> str:

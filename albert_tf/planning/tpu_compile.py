@@ -8,7 +8,6 @@ NumPy and Python's own modules only, as it runs without this project's packages.
 
 import json
 import os
-import re
 import sys
 import time
 
@@ -31,10 +30,7 @@ from jax._src.interpreters import mlir
 from jax._src.lib import xla_client
 from jax._src.lib.mlir import ir
 
-_GIB = 1 << 30
-_TOO_LARGE = re.compile(r"\(?([\d.]+)([KMGT])\)? exceeds available HBM \(([\d.]+)G\)")
-_REQUIRED = re.compile(r"Program hbm requirement ([\d.]+)([KMGT])")
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": _GIB, "T": 1 << 40}
+_MAX_MESSAGE = 2000
 
 
 def main(path: str) -> None:
@@ -62,8 +58,8 @@ def compile_program(
 
     Returns:
       `device_kind`, `num_cores` of a device, `seconds`, and either `memory` (bytes of
-      `arguments`, `outputs`, `aliased`, `temporaries` and `code`) and `flops`; or
-      `needed_bytes` and `available_bytes` if it does not fit; or `error`, a line.
+      `arguments`, `outputs`, `aliased`, `temporaries` and `code`) and `flops`, or
+      `error`, a line.
       Without a program the text is empty.
     """
     with mlir.make_ir_context() as context:
@@ -89,7 +85,8 @@ def compile_program(
         )
     except jax.errors.JaxRuntimeError as error:
         seconds = time.monotonic() - start
-        return found | _failure(str(error)) | {"seconds": seconds}, ""
+        line = " ".join(str(error).split())[:_MAX_MESSAGE]
+        return found | {"error": line, "seconds": seconds}, ""
     memory = executable.get_compiled_memory_stats()
     cost = executable.cost_analysis()
     cost = cost[0] if isinstance(cost, list) else cost
@@ -105,20 +102,6 @@ def compile_program(
         "flops": cost["flops"],
     }
     return found, executable.hlo_modules()[0].to_string()
-
-
-def _failure(text: str) -> dict[str, object]:
-    """Returns what does not fit, or the first line of another error."""
-    line = " ".join(text.split())
-    too_large = _TOO_LARGE.search(line)
-    if too_large is None:
-        return {"error": line[:500]}
-    required = _REQUIRED.search(line) or too_large
-    return {
-        "needed_bytes": round(float(required[1]) * _UNITS[required[2]]),
-        "available_bytes": round(float(too_large[3]) * _GIB),
-        "message": line[:1000],
-    }
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ WRONG_SETTING = {
     "albert_tf.bench_learning": ("--data_dir={dir}",),
     "albert_tf.bench_packing": (),
     "albert_tf.bench_paper_speed": (),
+    "albert_tf.bench_plan": (),
     "albert_tf.bench_probe": (),
     "albert_tf.bench_train": (),
     "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
@@ -117,6 +118,7 @@ WRONG_VALUE = [
     ("albert_tf.bench_load", (_MODEL, "--lengths=0:1"), "must be above 0"),
     ("albert_tf.bench_paper_speed", ("--models=bert_large",), "bert_large alone"),
     ("albert_tf.bench_paper_speed", ("--megabits=0",), "must be numbers from 1 on"),
+    ("albert_tf.bench_plan", ("--steps=bert",), "must match one of small 8 x 128"),
     ("albert_tf.reproduce", (_NEW, "--table=3"), "must be all or some of embedding_s"),
     ("albert_tf.reproduce", (_NEW, "--table=added_data"), "needs another text"),
     (
@@ -175,7 +177,8 @@ WRONG_VALUE = [
 # These read no file that a flag names, or say of it what they found (doctor), or (Beam)
 # need what is not installed here.
 NO_FILE = {
-    *("albert_tf.bench_model", "albert_tf.bench_paper_speed", "albert_tf.doctor"),
+    *("albert_tf.bench_model", "albert_tf.bench_paper_speed", "albert_tf.bench_plan"),
+    "albert_tf.doctor",
     *("data_prep.beam_pipeline", "data_prep.demo_corpus"),
 }
 

@@ -87,11 +87,36 @@ def test_a_result_is_kept_by_program_and_topology(tmp_path, programs):
     assert len(_requests(folder)) == 4
 
 
-def test_what_does_not_fit_has_its_bytes(tmp_path, programs):
-    answer = {"seconds": 1.0, "needed_bytes": 900, "available_bytes": 800}
+@pytest.mark.parametrize(
+    ("error", "needed", "available"),
+    [
+        (
+            "Program or fatal error: 900.5M (900.5M) exceeds available HBM (0.5G)",
+            round(900.5 * 2**20),
+            2**29,
+        ),
+        (
+            "(20.00G) exceeds available HBM (15.48G). Program hbm requirement 18.5G: "
+            "global 241.0K",
+            round(18.5 * 2**30),
+            round(15.48 * 2**30),
+        ),
+        (
+            "E1000: CompileTimeHbmOom: Ran out of memory in memory space hbm. Used "
+            "15.49G of 15.48G hbm. Exceeded hbm capacity by 4.64M. Total hbm usage >= "
+            "16.00G: reserved 530.01M program 11.73G arguments 3.75G. Program hbm "
+            "requirement 11.73G: global 241.0K",
+            round(15.48 * 2**30) + round(4.64 * 2**20),
+            round(15.48 * 2**30),
+        ),
+    ],
+)
+def test_what_does_not_fit_has_its_bytes(tmp_path, programs, error, needed, available):
+    answer = {"seconds": 1.0, "error": "RESOURCE_EXHAUSTED: " + error}
     folder = _tools(tmp_path / "tools", answer)
     step = compiled_step.StepCompiler(str(folder)).compile(CONFIG, 6, V4)
-    assert (step.fits, step.needed_bytes, step.available_bytes) == (False, 900, 800)
+    assert not step.fits
+    assert (step.needed_bytes, step.available_bytes) == (needed, available)
 
 
 def test_failures_are_one_line_and_not_kept(tmp_path, programs):
@@ -111,6 +136,14 @@ def test_a_compiler_without_an_end_is_stopped(tmp_path, programs, monkeypatch):
     python.write_text("#!/bin/sh\nexec sleep 30\n")
     monkeypatch.setattr(compiled_step, "_COMPILE_SECONDS", 0.2)
     with pytest.raises(ValueError, match="did not end within 0 s"):
+        compiled_step.StepCompiler(str(folder)).compile(CONFIG, 6, V4)
+
+
+def test_a_compiler_that_is_killed_has_a_remedy(tmp_path, programs):
+    folder = _tools(tmp_path / "tools", ANSWER)
+    python = folder / "venv" / "bin" / "python"
+    python.write_text("#!/bin/sh\nkill -9 $$\n")
+    with pytest.raises(ValueError, match="ended by signal 9, perhaps for lack of mem"):
         compiled_step.StepCompiler(str(folder)).compile(CONFIG, 6, V4)
 
 
