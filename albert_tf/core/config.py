@@ -133,12 +133,13 @@ class TextConfig(validation.Section, name="text"):
     `keep_languages` are ISO 639-1 codes; an empty list keeps all. `sentence_splitter`
     is "line" for text with one sentence per line, or "sentencex" to split each line
     with that library by the rules of `language`.
-    The last four settings bound memory and time whatever the text is. A line of more
+    The last five settings bound memory and time whatever the text is. A line of more
     than `max_line_characters` and a document of more than `max_document_bytes` are cut,
     or dropped where a part of a document would be useless. No more is read of a file
     than `max_unpacked_ratio` times its size on disk, or `max_document_bytes` if that is
     more. A wiki page is dropped if the parser would have to read more than
-    `max_markup_work` characters in vain.
+    `max_markup_work` characters in vain, or if it takes more than `max_markup_seconds`
+    of a processor all the same.
     """
 
     input_format: str = validation.one_of(INPUT_FORMATS, default="text")
@@ -159,6 +160,7 @@ class TextConfig(validation.Section, name="text"):
     max_document_bytes: int = validation.at_least(1024, default=64 << 20)
     max_unpacked_ratio: int = validation.at_least(1, default=100)
     max_markup_work: int = validation.at_least(1, default=100_000_000)
+    max_markup_seconds: int = validation.at_least(1, default=10)
 
 
 PAIR_LOSSES = ("sop", "nsp", "none")

@@ -3,45 +3,18 @@
 import collections
 import re
 from collections.abc import Iterator
-from typing import Any
 from xml.etree import ElementTree
 
-import mwparserfromhell
 import pyarrow as pa
-from mwparserfromhell import nodes
 
 from albert_tf.core import config, short_repr, strict_json
-from data_prep.reading import elements, limits, markup_work
+from data_prep.reading import elements, limits, markup_work, wikitext_process
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Of XML, without those of the wikitext, which are escaped: an article has about 20.
 _MAX_PAGE_TAGS = 1 << 19
 _MAX_BRACKETS = 1 << 20
 _DUMP = re.compile(r"<page>|</?mediawiki")
-
-# Elements without running text.
-_DROPPED_TAGS = frozenset(
-    "categorytree gallery graph imagemap inputbox math ref references score section "
-    "source style syntaxhighlight table templatedata templatestyles timeline".split()
-)
-_LINE_BREAKING_TAGS = frozenset(("br", "hr", "p", "div", "blockquote"))
-# Namespaces whose links are not text: files and categories, by their names in the
-# largest Wikipedias. The English names are valid in all.
-_DROPPED_NAMESPACES = frozenset(
-    "file image media category datei bild kategorie fichier catégorie archivo imagen "
-    "categoría immagine categoria ficheiro imagem bestand afbeelding categorie plik "
-    "grafika fil kategori файл изображение категория зображення категорія "
-    "ファイル 画像 カテゴリ 文件 檔案 图像 圖像 分类 分類 파일 그림 분류 ملف صورة "
-    "تصنيف پرونده رده קובץ קטגוריה चित्र श्रेणी tập_tin hình thể_loại soubor dosya "
-    "fitxer berkas".split()
-)
-# Links to files are also recognized by suffix, for other names of the namespace.
-_MEDIA_SUFFIXES = tuple(
-    ".djvu .flac .gif .jpeg .jpg .mid .mp3 .oga .ogg .ogv .opus .pdf .png .stl .svg "
-    ".tif .tiff .wav .webm .webp .xcf".split()
-)
-# Bold and italics, switches such as __NOTOC__, and parentheses of a removed template.
-_LEFTOVERS = re.compile(r"'{2,5}|__[A-Z]{3,}__|(?<= )\([\s,;]*\)")
 
 
 def iter_documents(
@@ -85,8 +58,7 @@ def iter_documents(
         elif text.input_format == "wikiextractor":
             found = parse_wikiextractor(content, path, first_line)
         else:
-            most = text.max_markup_work
-            found = parse_mediawiki(content, path, first_line, most, counts)
+            found = parse_mediawiki(content, path, first_line, text, counts)
     for number, document in found:
         lines = tuple(s for line in document.split("\n") if (s := line.strip()))
         if lines:
@@ -250,7 +222,7 @@ def parse_mediawiki(
     text: str,
     path: str,
     first_line: int,
-    max_work: int,
+    bounds: config.TextConfig,
     counts: collections.Counter,
 ) -> Iterator[tuple[int, str]]:
     """Parses the articles of a MediaWiki XML dump (pages-articles) to plain text.
@@ -262,7 +234,7 @@ def parse_mediawiki(
       text: whole `<page>` elements, and the parts of the dump around them.
       path: path of the file, for errors.
       first_line: line where the text begins.
-      max_work: see `markup_work.exceeds`.
+      bounds: those of markup, work and seconds.
       counts: updated with the number of omitted pages, by reason.
 
     Yields:
@@ -279,7 +251,7 @@ def parse_mediawiki(
         )
     for line, body in elements.iter_pages(text, path, first_line):
         if body.count("<") > _MAX_PAGE_TAGS:
-            limits.note(_complex_page(line, "", max_work), path, counts)
+            limits.note(_complex_page(line, "", _too_much(bounds)), path, counts)
             continue
         try:
             page = ElementTree.fromstring(f"<page>{body}</page>")
@@ -296,46 +268,35 @@ def parse_mediawiki(
             continue
         title = page.findtext("title") or ""
         wikitext = page.findtext("revision[last()]/text") or ""
-        if markup_work.exceeds(wikitext, max_work):
-            limits.note(_complex_page(line, title, max_work), path, counts)
+        if markup_work.exceeds(wikitext, bounds.max_markup_work):
+            limits.note(_complex_page(line, title, _too_much(bounds)), path, counts)
             continue
         try:
-            content = to_plain_text(wikitext)
-        except mwparserfromhell.parser.ParserError:  # a fault of the library
+            content = wikitext_process.to_plain_text(
+                wikitext, bounds.max_markup_seconds
+            )
+        except wikitext_process.Unparsable:  # a fault of the library
             counts["unparsable_pages"] += 1
+            continue
+        except wikitext_process.TooComplex as error:
+            limits.note(_complex_page(line, title, f"{error}"), path, counts)
             continue
         yield line, f"{title}\n{content}" if content.strip() else ""
 
 
-def _complex_page(line: int, title: str, max_work: int) -> limits.Excess:
+def _complex_page(line: int, title: str, reason: str) -> limits.Excess:
     return limits.Excess(
         limits.COMPLEX_PAGES,
         f"line {line}",
-        f"the page {title[:80]!r} is dropped: its markup is too much, or too little of "
-        f"it is closed, for text.max_markup_work={max_work}",
+        f"the page {title[:80]!r} is dropped: {reason}",
     )
 
 
-def to_plain_text(wikitext: str) -> str:
-    """Extracts the running text of wikitext.
-
-    Templates, tables, references, files, categories, formulas, comments, and the
-    headings of sections that are then empty are dropped.
-    """
-    # Style tags are removed below: unbalanced ones confuse the parser.
-    code = mwparserfromhell.parse(wikitext, skip_style_tags=True)
-    parts: list[str] = []
-    headings: list[nodes.Heading] = []  # written before the next text
-    for node in code.nodes:
-        if isinstance(node, nodes.Heading):
-            headings = [h for h in headings if h.level < node.level] + [node]
-            continue
-        part = _render_node(node)
-        if headings and part.strip():
-            parts += [f"\n{_render(heading.title)}\n" for heading in headings]
-            headings = []
-        parts.append(part)
-    return _LEFTOVERS.sub("", "".join(parts))
+def _too_much(bounds: config.TextConfig) -> str:
+    return (
+        "its markup is too much, or too little of it is closed, for "
+        f"text.max_markup_work={bounds.max_markup_work}"
+    )
 
 
 def _omission_reason(page: ElementTree.Element) -> str | None:
@@ -346,38 +307,3 @@ def _omission_reason(page: ElementTree.Element) -> str | None:
     if page.findtext("revision[last()]/model", "wikitext").strip() != "wikitext":
         return "other_content_models"
     return None
-
-
-def _render(code: Any) -> str:
-    return "".join(map(_render_node, code.nodes)) if code is not None else ""
-
-
-def _render_node(node: nodes.Node) -> str:
-    if isinstance(node, nodes.Text):
-        return node.value
-    if isinstance(node, nodes.Wikilink):
-        return _render_link(node)
-    if isinstance(node, nodes.ExternalLink):
-        return _render(node.title if node.brackets else node.url)
-    if isinstance(node, nodes.HTMLEntity):
-        return node.normalize().encode("utf-8", "ignore").decode()  # &#xD800; and such
-    if isinstance(node, nodes.Heading):
-        return f"\n{_render(node.title)}\n"
-    if isinstance(node, nodes.Tag):
-        tag = str(node.tag).strip().lower()
-        if tag in _DROPPED_TAGS:
-            return ""
-        around = "\n" if tag in _LINE_BREAKING_TAGS else ""
-        return f"{around}{_render(node.contents)}{around}"
-    return ""  # templates, template arguments and comments
-
-
-def _render_link(link: nodes.Wikilink) -> str:
-    title = str(link.title).strip()
-    namespace, colon, name = title.lower().partition(":")
-    is_dropped = namespace.strip().replace(" ", "_") in _DROPPED_NAMESPACES
-    if colon and (is_dropped or namespace and name.endswith(_MEDIA_SUFFIXES)):
-        return ""
-    if link.text is not None:
-        return _render(link.text)
-    return _render(link.title).strip().removeprefix(":")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 # Time and memory of markup, in characters of text: about 0.07 us each.
 _PER_MARK = 200
 _PER_TAG = 400  # of its start or end
+_PER_ATTRIBUTE = 700
 _PER_COLON = 300  # it may make a link of what is around it
 _PER_HEADING = 300
 _PER_LIST_MARKER = 500  # each becomes a tag
@@ -26,7 +27,8 @@ _PER_RULE = 500
 _SEARCHED_CHARACTERS = 40
 _COSTLY = re.compile(
     r"^(?P<list>[:;#*]+)|^(?P<rule>-{4,})|^(?P<heading>=)"
-    r"|(?P<comment><!--)|(?P<tag><)|(?P<colon>:)|(?P<mark>[\[{|&])",
+    r"|(?P<comment><!--)|(?P<tag><)(?:(?=(?P<rest>[^<>]*)>))?|(?P<colon>:)"
+    r"|(?P<mark>[\[{|&])",
     re.MULTILINE,
 )
 _COSTS = {
@@ -106,8 +108,10 @@ class _Costs:
         self._sums = [0]
         last_end = wikitext.rfind("-->")
         for found in _COSTLY.finditer(wikitext):
-            kind = found.lastgroup or ""
+            kind = "tag" if found["tag"] else found.lastgroup or ""
             cost = _COSTS.get(kind) or _PER_LIST_MARKER * len(found["list"])
+            if rest := found["rest"]:
+                cost += _PER_ATTRIBUTE * len(rest.split()[1:])
             if kind == "comment" and found.start() > last_end:
                 cost += (len(wikitext) - found.start()) // _SEARCHED_CHARACTERS
             self._places.append(found.start())
@@ -143,10 +147,13 @@ def _wasted(wikitext: str, costs: _Costs) -> Iterator[float]:
             # Attributes may hold markup.
             position, end_of_tag = token.end("name"), token.end()
             if scan.begins_raw(token):
-                end = wikitext.find("</" + token["name"], position)
-                if end < 0:
+                end_tag = re.compile(
+                    rf"</{re.escape(token['name'])}\s*>", re.IGNORECASE
+                )
+                if found := end_tag.search(wikitext, position):
+                    position = found.start()
+                else:
                     yield size - token.start()
-                position = max(position, end)
             else:
                 yield from scan.tag(token)
         elif kind == "newline":

@@ -170,8 +170,8 @@ def wikitext() -> Parser:
         text = _NOT_IN_XML.sub(" ", content.decode(errors="replace"))
         revision = f"<revision><text>{saxutils.escape(text)}</text></revision>"
         page = f"<page><ns>0</ns>{revision}</page>"
-        most, counts = config.TextConfig().max_markup_work, collections.Counter()
-        return list(formats.parse_mediawiki(page, "dump", 1, most, counts))
+        bounds, counts = config.TextConfig(), collections.Counter()
+        return list(formats.parse_mediawiki(page, "dump", 1, bounds, counts))
 
     return Parser("texts: wikitext", markup, _DUMP.partition(b"preserve")[2], False)
 

@@ -6,7 +6,6 @@ import json
 import lzma
 import random
 
-import mwparserfromhell
 import pyarrow as pa
 import pytest
 import zstandard
@@ -14,7 +13,12 @@ from pyarrow import parquet
 
 from albert_tf.core import config, files
 from data_prep.reading import blocks as blocks_lib
-from data_prep.reading import formats, input_files, parquet_chunks, streams
+from data_prep.reading import (
+    input_files,
+    parquet_chunks,
+    streams,
+    wikitext_process,
+)
 
 COMPRESS = {
     "": bytes,
@@ -590,10 +594,10 @@ def test_a_dump_may_stand_on_one_line(tmp_path):
 
 
 def test_a_page_that_the_parser_fails_at_is_counted(tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise mwparserfromhell.parser.ParserError("some fault")
+    def fail(page, max_seconds):
+        raise wikitext_process.Unparsable
 
-    monkeypatch.setattr(mwparserfromhell, "parse", fail)
+    monkeypatch.setattr(wikitext_process, "to_plain_text", fail)
     path = write(tmp_path / "a.xml", DUMP)
     documents, counts = read([path], config.TextConfig(input_format="mediawiki"))
     assert not documents
@@ -635,7 +639,7 @@ def test_a_bad_dump_is_named(tmp_path, data, message):
     ],
 )
 def test_wikitext_to_plain_text(wikitext, plain):
-    assert formats.to_plain_text(wikitext) == plain
+    assert wikitext_process.to_plain_text(wikitext, 10) == plain
 
 
 def test_format_parquet_takes_the_column(tmp_path):

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import unicodedata
 
-import mwparserfromhell
 import pyarrow as pa
 import pytest
 import zstandard
 from pyarrow import parquet
 
 from albert_tf.core import config
-from data_prep.reading import blocks, formats, limits, streams
+from data_prep.reading import blocks, formats, limits, streams, wikitext_process
 
 COMPRESS = {
     ".gz": gzip.compress,
@@ -383,7 +382,7 @@ def dump(*pages):
 HOSTILE = {
     "references": "<ref>" * 60_000,
     "links": "[[a|" * 75_000,
-    "attributes": "<i x='" * 50_000,
+    "attributes that stay open": "<i x='" * 50_000,
     "tables": "{|\n" * 100_000,
     "templates and tags": "{{a|<b>" * 40_000,
     "comments": "<!--" * 75_000,
@@ -397,6 +396,10 @@ HOSTILE = {
     "equals signs of a heading": "==x" * 200_000,
     "list markers": ":" * 600_000,
     "rules": "----\n" * 300_000,
+    "ends of another tag": "<pre>" * 30_000 + "</prefix>",
+    "ends that are not complete": "<math></math " * 19_000,
+    "attributes": "<a " + "b=c " * 500_000 + ">x</a>",
+    "small tags": '<ref name="a"/>' * 200_000,
     "free links": "http://a " * 400_000,
 }
 
@@ -406,13 +409,13 @@ def test_a_page_with_too_much_unclosed_markup_is_dropped(
     tmp_path, monkeypatch, capsys, name
 ):
     """Each would take minutes or gigabytes, or end the process."""
-    parse, parsed = mwparserfromhell.parse, []
+    parse, parsed = wikitext_process.to_plain_text, []
 
-    def note(text, **options):
-        parsed.append(text)
-        return parse(text, **options)
+    def note(page, max_seconds):
+        parsed.append(page)
+        return parse(page, max_seconds)
 
-    monkeypatch.setattr(mwparserfromhell, "parse", note)
+    monkeypatch.setattr(wikitext_process, "to_plain_text", note)
     path = write(tmp_path / "a.xml", dump("Tea.", HOSTILE[name], "[[Milk]]."))
     found, counts = read(path, input_format="mediawiki")
     assert [lines for _, lines in found] == [("Page 1", "Tea."), ("Page 3", "Milk.")]
@@ -428,13 +431,15 @@ def test_a_page_with_too_much_unclosed_markup_is_dropped(
     ("page", "work"),
     [
         # 200 for each of [ { | &, 300 for a colon or a heading, 400 for <, and 500 for
-        # a marker of a list or a rule, if all is closed.
+        # a marker of a list or a rule, and 700 for an attribute, if all is closed.
         ("a - b", 0),
         ("a: b", 300),
         ("* a", 500),
         ("----", 500),
         ("<li>a", 400),
         ("<b>a</b>", 800),
+        ("<pre>a</PRE >", 800),
+        ('<b c="d" e>a</b>', 2200),
         ("{{a|b}}", 600),
         # And what is read again from what is not closed to the end of the page, the
         # line or the tag: 1 for each character, 40 in a tag, 1/40 in a comment that is
@@ -455,6 +460,29 @@ def test_work_of_markup(tmp_path, page, work):
     assert "complex_pages" not in read(path, max_markup_work=max(1, work), **text)[1]
     if work > 1:
         assert read(path, max_markup_work=work - 1, **text)[1] == {"complex_pages": 1}
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ("{" * 4000 + "}" * 4000, "it is nested too deeply, or needs too much memory"),
+        (
+            "<pre>" * 20_000 + "</prefix>",
+            "it took more than text.max_markup_seconds=1 of a processor",
+        ),
+    ],
+)
+def test_a_page_that_the_estimate_does_not_see_is_dropped(
+    tmp_path, monkeypatch, capsys, page, reason
+):
+    monkeypatch.setattr(formats.markup_work, "exceeds", lambda *_: False)
+    path = write(tmp_path / "a.xml", dump("Tea.", page, "[[Milk]]."))
+    text = {"input_format": "mediawiki", "max_markup_seconds": 1}
+    found, counts = read(path, **text)
+    assert [lines for _, lines in found] == [("Page 1", "Tea."), ("Page 3", "Milk.")]
+    assert counts == {"complex_pages": 1}
+    expected = f"{path}, line 4: the page 'Page 2' is dropped: {reason}\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_markup_that_is_closed_is_no_bound(tmp_path):
