@@ -17,7 +17,7 @@ _MAX_PATH = 60
 _SOON = {"Retry-After": "1"}
 # The framework gives only a status for these.
 _PLAIN = {
-    400: "the body must be JSON in UTF-8; received something else",
+    400: "the body must be JSON in UTF-8 without deep nesting and huge numbers",
     404: "there is no such page; GET /v1/model lists the endpoints of this model",
     405: "this page does not support that method; see /docs",
 }

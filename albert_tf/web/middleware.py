@@ -1,8 +1,8 @@
 """Middleware: counts requests, and refuses those that are misdirected or too much."""
 
 import math
+import re
 import time
-import urllib.parse
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
@@ -20,6 +20,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 API_PREFIX = "/v1/"
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 ALL_HOSTS = "*"
+# By what a browser sends, and no more: no user, no path.
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\\\s]+)(?::\d{1,5})?")
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://" + _HOST.pattern)
 _HEALTH_PATHS = ("/healthz", "/readyz")
 # All unknown paths share one label; a label for each would exhaust the memory.
 OTHER = "other"
@@ -71,10 +74,13 @@ class HostCheck:
         checked = scope["type"] == "http" and scope["path"] not in _HEALTH_PATHS
         if checked and ALL_HOSTS not in self._allowed:
             headers = datastructures.Headers(scope=scope)
-            found = {"Host": _name(f"//{headers.get('host', '')}")}
-            if "origin" in headers:
-                found["Origin"] = _name(headers["origin"])
-            for header, name in found.items():
+            hosts = headers.getlist("host") or [""]
+            found = [("Host", _name(_HOST, host)) for host in hosts]
+            found += [
+                ("Origin", _name(_ORIGIN, origin))
+                for origin in headers.getlist("origin")
+            ]
+            for header, name in found:
                 if name not in self._allowed:
                     await self._refusal(header, name)(scope, receive, send)
                     return
@@ -89,12 +95,10 @@ class HostCheck:
         return responses.JSONResponse({"error": message}, 403)
 
 
-def _name(url: str) -> str:
-    """The host of a URL, in lower case and without port; empty if there is none."""
-    try:
-        return urllib.parse.urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+def _name(form: re.Pattern[str], value: str) -> str:
+    """The host of a header, in lower case and without port; empty if it has none."""
+    match = form.fullmatch(value)
+    return match["name"].strip("[]").lower() if match else ""
 
 
 class SizeLimit:

@@ -104,7 +104,11 @@ class BoundedProtocol(h11_impl.H11Protocol):
             transport.abort()
             return
         if len(self.connections) > limits.max_connections:
-            self._refusal = 503, f"{limits.max_connections} connections are open"
+            self._refusal = (
+                503,
+                f"{limits.max_connections} connections are open, and no more are "
+                "taken. Try again later",
+            )
         elif own > limits.max_per_address:
             self._refusal = (
                 429,

@@ -81,11 +81,16 @@ class _Process:
         """Ends it."""
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._input.close()
         self._output.close()
 
 
@@ -110,7 +115,14 @@ def to_plain_text(page: str, max_seconds: int) -> str:
         process = _processes.get(os.getpid())
         if process is None or process.has_ended:
             process = _processes[os.getpid()] = _Process()
-        return process.ask(page, max_seconds)
+        try:
+            return process.ask(page, max_seconds)
+        except (TooComplex, Unparsable):
+            raise
+        except BaseException:  # such as Ctrl-C: its answer would be the next page's
+            del _processes[os.getpid()]
+            process.kill()
+            raise
 
 
 @atexit.register

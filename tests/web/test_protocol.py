@@ -146,7 +146,11 @@ def test_too_many_connections_in_all_are_told_so():
                 address = f"127.0.0.{number + 2}"
                 stack.enter_context(connected(server, b"G", address))
             with connected(server, b"GET / HTTP/1.1\r\n") as more:
-                assert answer(more) == (503, "4 connections are open")
+                status, error = answer(more)
+                assert (status, error.partition(",")[0]) == (
+                    503,
+                    "4 connections are open",
+                )
 
 
 def test_many_slow_connections_of_one_address_do_not_shut_others_out():

@@ -3,6 +3,7 @@
 import io
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -41,6 +42,25 @@ def test_a_process_that_ends_at_a_page_is_named(monkeypatch):
     with pytest.raises(wikitext_process.TooComplex, match="process with code -9"):
         wikitext_process.to_plain_text("a", 10)
     monkeypatch.undo()
+    assert _parser() is not first
+
+
+def test_a_page_that_is_interrupted_has_no_late_answer():
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_):
+        raise Interrupt
+
+    first = _parser()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(Interrupt):
+            wikitext_process.to_plain_text("<a " + "b=c " * 200_000 + ">x</a>", 60)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert first.poll() == -9
     assert _parser() is not first
 
 
