@@ -13,6 +13,8 @@ from albert_tf.data import mixture as mixture_lib
 from albert_tf.data import record_parser, schema, shard_order
 from albert_tf.data import sources as sources_lib
 
+# TensorFlow's own default, which it prints a line about if it is not given.
+_READ_BYTES = 256 << 10
 _WITHOUT_END = tf.data.INFINITE_CARDINALITY
 
 InputFn = Callable[[tf.distribute.InputContext], tf.data.Dataset]
@@ -241,7 +243,7 @@ def _source_stream(
 
     def piece_records(shard, first, count):
         path = tf.gather(paths, shard)
-        records = tf.data.TFRecordDataset(path, _compression(manifest))
+        records = tf.data.TFRecordDataset(path, _compression(manifest), _READ_BYTES)
         return records.skip(first).take(count)
 
     def group_records(group):
@@ -300,7 +302,7 @@ def eval_input_fn(
         per_host = num_replicas // context.num_input_pipelines
         num_rounds = -(-num_batches // num_replicas)
         records = tf.data.TFRecordDataset(
-            _paths(data_dir, split.shards), _compression(manifest)
+            _paths(data_dir, split.shards), _compression(manifest), _READ_BYTES
         )
         batches = records.batch(batch_size).take(num_batches)
         nothing = tf.data.Dataset.from_tensors(tf.zeros([0], tf.string))

@@ -46,7 +46,16 @@ class StepLog:
           sum_names: of the objective.
           max_skipped: the number of bad steps to skip in all; the next one fails.
           scale: the loss scale of float16.
+
+        Raises:
+          ValueError: a sum has the name of something else that is logged.
         """
+        taken = {*_LOGGED, *_CARRIED, *loss_scale_lib.CARRIED, "stop"}
+        if found := sorted(taken.intersection(sum_names)):
+            raise ValueError(
+                "sum_names of the objective must not have names of what the step itself "
+                f"computes ({', '.join(sorted(taken))}); received {', '.join(found)}"
+            )
         self._sum_names = tuple(sum_names)
         self._carried = _CARRIED + (loss_scale_lib.CARRIED if scale else ())
         self._names = (*self._sum_names, *_LOGGED, *self._carried)

@@ -1,5 +1,7 @@
 """The code of docs/python.md runs, from its first line to its last."""
 
+import json
+import math
 import pathlib
 import re
 
@@ -55,6 +57,11 @@ def test_the_page_runs_and_its_names_are_what_it_says(names):
     assert np.isfinite(float(names["loss"]))
     assert "sequence_numbers" in names["batch"]
     checkpoints = list((names["folder"] / "own_run").glob("model.ckpt-*.index"))
+    rows = (names["folder"] / "own_run" / "metrics.jsonl").read_text().splitlines()
+    losses = [row["loss"] for row in map(json.loads, rows) if "loss" in row]
+    # Nearly that of equal probabilities, after so few steps.
+    uniform = math.log(names["config"].model.vocab_size)
+    assert losses and all(0.6 * uniform < loss < 1.5 * uniform for loss in losses)
     assert checkpoints
 
 
@@ -67,7 +74,7 @@ def test_the_objective_of_the_page_takes_rows_of_one_sequence_too(names):
     model = api.build_model(config)
     sums = names["MaskedWordsOnly"]().batch_sums(model, batch, None)
     assert sums["num_tokens"] == batch["input_mask"].numpy().sum()
-    assert 7 < sums["loss"] / sums["weight"] < 10  # ln(4000) is 8.3
+    assert 7 < sums["masked_lm_loss"] / sums["masked_lm_weight"] < 10  # ln(4000) is 8.3
     assert model(batch).mlm.logits.shape == [8, 4, 4000]
     with pytest.raises(ValueError, match="received packed rows"):
         model(names["batch"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.training import objectives
+from albert_tf.training import objectives, step_log
 
 # Nats of -log softmax: of the smaller and the larger of two logits with difference 2.
 WRONG, RIGHT = np.log(1 + np.exp(2.0)), np.log(1 + np.exp(-2.0))
@@ -100,3 +100,9 @@ def test_parts_of_a_batch_are_divided_by_the_labels_of_all_of_it():
     found = sum(gradient(part, weights) for part in parts)
     assert np.abs(expected[[2, 3]]).max() == 0 < np.abs(expected[[0, 1, 4]]).min()
     np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["loss", "gradient_norm", "mean_loss", "stop"])
+def test_a_sum_cannot_have_the_name_of_something_else_that_is_logged(name):
+    with pytest.raises(ValueError, match=f"must not have names .*; received {name}$"):
+        step_log.StepLog(tf.distribute.get_strategy(), ("mlm_loss", name), 0)
