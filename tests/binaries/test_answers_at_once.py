@@ -38,7 +38,6 @@ WRONG_SETTING = {
     "albert_tf.bench_learning": ("--data_dir={dir}",),
     "albert_tf.bench_packing": (),
     "albert_tf.bench_paper_speed": (),
-    "albert_tf.bench_plan": (),
     "albert_tf.bench_probe": (),
     "albert_tf.bench_train": (),
     "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
