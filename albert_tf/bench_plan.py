@@ -5,7 +5,7 @@ r"""The order of steps by `albert_tf.plan`, beside their times on this machine.
 
 Each step is the train step of a recipe with some length and batch, in a process of its
 own. The plan counts operations and bytes; their rates are measured here, in between.
-Nothing else should run, and about 16 GB of memory should be free.
+Nothing else should run, and about 14 GB of memory should be free.
 """
 
 import dataclasses
@@ -22,23 +22,16 @@ from albert_tf.core import cli, config_io, files, recipes
 from albert_tf.devices import chip_table
 from albert_tf.planning import run_plan
 
-_BFLOAT16 = {"compute_dtype": "bfloat16"}
-# Recipe, length, rows, settings of `train`.
-STEPS: tuple[tuple[str, int, int, dict[str, Any]], ...] = (
-    ("small", 128, 8, {}),
-    ("small", 32, 128, {}),
-    ("small", 128, 32, _BFLOAT16),
-    ("albert_base", 32, 8, {}),
-    ("albert_base", 128, 4, {}),
-    ("albert_base", 128, 16, {}),
-    ("albert_base", 128, 16, _BFLOAT16),
-    ("albert_base", 128, 8, {"remat": "block"}),
-    ("albert_base", 512, 2, {}),
-    ("albert_large", 128, 4, {}),
-    ("albert_xlarge", 128, 1, {}),
-    ("bert_base", 128, 1, {}),
-    ("bert_base", 128, 8, {}),
-    ("bert_base", 128, 8, _BFLOAT16),
+# Recipe, length, rows, `train.compute_dtype`.
+STEPS = (
+    ("small", 128, 8, model_cases.FLOAT32),
+    ("small", 128, 32, model_cases.BFLOAT16),
+    ("albert_base", 32, 8, model_cases.FLOAT32),
+    ("albert_base", 128, 8, model_cases.FLOAT32),
+    ("albert_base", 128, 8, model_cases.BFLOAT16),
+    ("albert_base", 512, 1, model_cases.FLOAT32),
+    ("albert_large", 128, 2, model_cases.FLOAT32),
+    ("bert_base", 128, 2, model_cases.FLOAT32),
 )
 
 
@@ -58,9 +51,8 @@ def _needs(patterns: Sequence[str]) -> list[dict[str, Any]]:
       ValueError: a glob matches none.
     """
     found, names = [], []
-    for recipe, length, rows, train in STEPS:
-        suffix = f", {train['remat']} recomputed" if "remat" in train else ""
-        names.append(name := f"{recipe} {rows} x {length}{suffix}")
+    for recipe, length, rows, dtype in STEPS:
+        names.append(name := f"{recipe} {rows} x {length}")
         if patterns and not any(fnmatch.fnmatch(name, one) for one in patterns):
             continue
         # The benchmark's batches are full, of rows that are not packed, and it has no
@@ -73,8 +65,7 @@ def _needs(patterns: Sequence[str]) -> list[dict[str, Any]]:
                 "data.pack_sequences=0",
                 f"train.batch_size={rows}",
                 f"model.max_positions={max(length, 512)}",
-                f"train.compute_dtype={train.get('compute_dtype', 'float32')}",
-                f"train.remat={train.get('remat', 'none')}",
+                f"train.compute_dtype={dtype}",
                 "model.hidden_dropout_rate=0",
                 "model.attention_dropout_rate=0",
                 "optimizer.name=lamb",
@@ -93,9 +84,7 @@ def _needs(patterns: Sequence[str]) -> list[dict[str, Any]]:
                     config.data.row.num_predictions,
                     num_calls=2,
                 ),
-                "implementation": model_cases.albert_tf(
-                    config.train.compute_dtype, remat=config.train.remat
-                ),
+                "implementation": model_cases.albert_tf(dtype),
                 "flops": plan["step"]["flops_of_replica"],
                 "memory_bytes": plan["step"]["memory_bytes_of_replica"],
             }

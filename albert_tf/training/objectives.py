@@ -26,7 +26,7 @@ class Objective(Protocol):
 
     @property
     def sum_names(self) -> tuple[str, ...]:
-        """The names of the sums, in a fixed order; not `loss` and others of the step."""
+        """The names of the sums, in a fixed order, none of them `loss`."""
 
     @property
     def lengths(self) -> Sequence[int]:

@@ -53,7 +53,7 @@ class StepLog:
         taken = {*_LOGGED, *_CARRIED, *loss_scale_lib.CARRIED, "stop"}
         if found := sorted(taken.intersection(sum_names)):
             raise ValueError(
-                "sum_names of the objective must not have names of what the step itself "
+                "sum_names of the objective must not have names of what a step itself "
                 f"computes ({', '.join(sorted(taken))}); received {', '.join(found)}"
             )
         self._sum_names = tuple(sum_names)

@@ -94,18 +94,15 @@ def test_what_the_plan_says_of_a_step_is_asked_for(monkeypatch, tmp_path, capsys
     monkeypatch.setattr(plan_order, "memory_rate", lambda: 1e12)
     path = tmp_path / "order.json"
     binaries.run(
-        bench_plan, "--rounds=1", "--steps=albert_*,bert_base 8 *", f"--json={path}"
+        bench_plan, "--rounds=1", "--steps=albert_*,bert_base 2 *", f"--json={path}"
     )
-    assert len(needed) > 5
-    assert needed["albert_base 2 x 512"].length == 512
+    assert len(needed) == 5  # one of them in two precisions
+    assert needed["albert_base 1 x 512"].length == 512
     found = plan_order.read(str(path))
     for step in found.steps:
         # All operations of a step are those of its matrix products.
         products = needed[step.name].flops / _RATES[step.dtype]
-        if "recomputed" not in step.name:
-            assert step.planned_seconds == pytest.approx(products, rel=0.01)
-        else:
-            assert 1.2 < step.planned_seconds / products < 1.5
+        assert step.planned_seconds == pytest.approx(products, rel=0.01)
     assert plan_order.show(found) in capsys.readouterr().out
 
 
@@ -123,5 +120,5 @@ def test_the_docs_have_the_table_of_the_file():
     assert len(measured.steps) == len(bench_plan.STEPS)
     for step in measured.steps:
         recipe, _, shape = step.name.partition(" ")
-        assert (shape.partition(",")[0], recipe) in planned
+        assert (shape, recipe) in planned
     assert json.loads(path.read_text())["num_cores"] > 0
