@@ -61,10 +61,16 @@ def test_compiled_operations_are_those_that_describe_counts():
     with_room = {
         key: ratio
         for key, (ratio, step) in found.items()
-        if step.needed_bytes < 14 << 30
+        if step.needed_bytes < 13 << 30
     }
-    assert with_room
-    assert {key: one for key, one in with_room.items() if not 1.0 < one <= 1.02} == {}
+    assert {key[0] for key in with_room} >= {"albert_base", "bert_base"}
+    # BERT has dropout, and random numbers are operations for the compiler.
+    most = {"albert": 1.02, "bert": 1.04}
+    assert {
+        key: one
+        for key, one in with_room.items()
+        if not 1.0 < one <= most[key[0].partition("_")[0]]
+    } == {}
     assert {key for key, (ratio, _) in found.items() if not 1.0 < ratio < 1.34} == set()
 
 
