@@ -124,8 +124,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         # In whole seconds; at its end comes a signal that ends the process.
         limit = int(used.ru_utime + used.ru_stime) + 1 + seconds
-        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+        _limit(resource.RLIMIT_CPU, limit)
         try:
             text = to_plain_text(page).encode()
             answers.write(TEXT + len(text).to_bytes(SIZE_BYTES) + text)
@@ -136,11 +135,18 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
+def _limit(kind: int, most: int) -> None:
+    """Lowers a limit of this process, whose own may be lower."""
+    hard = resource.getrlimit(kind)[1]
+    lower = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (lower, hard))
+
+
 def main() -> None:
     """Serves standard input and output, with bounds."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when its input does
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_AS, MAX_MEMORY)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(1, 2)

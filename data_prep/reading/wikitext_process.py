@@ -15,10 +15,16 @@ import threading
 from data_prep.reading import wikitext
 
 _SECONDS_TO_END = 30
+# Signals of a process whose stack or memory ends within the library.
+_OWN_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 
 class TooComplex(Exception):
     """A page is too much for the parser; the text says of what."""
+
+
+class _TooLarge(TooComplex):
+    """It may be so only because of what the process has kept of other pages."""
 
 
 class Unparsable(Exception):
@@ -29,10 +35,11 @@ class _Process:
     """The parser's process, ready for pages.
 
     Raises:
-      RuntimeError: it does not start.
+      ChildProcessError: it does not start.
     """
 
     def __init__(self) -> None:
+        self.num_pages = 0
         self._process = subprocess.Popen(
             [sys.executable, "-P", wikitext.__file__],
             stdin=subprocess.PIPE,
@@ -42,12 +49,13 @@ class _Process:
         self._input, self._output = self._process.stdin, self._process.stdout
         if self._output.read(1) != wikitext.READY:
             code = self._process.wait()
-            raise RuntimeError(
+            raise ChildProcessError(
                 f"the parser of wikitext did not start: it ended with code {code}"
             )
 
     def ask(self, page: str, max_seconds: int) -> str:
         """Returns the text of a page; errors as for `to_plain_text`."""
+        self.num_pages += 1
         content = page.encode()
         header = (max_seconds, len(content))
         with contextlib.suppress(BrokenPipeError):  # its end says why
@@ -57,20 +65,28 @@ class _Process:
             self._input.write(content)
             self._input.flush()
         kind = self._output.read(1)
-        if kind == wikitext.TEXT:
-            size = int.from_bytes(self._output.read(wikitext.SIZE_BYTES))
-            return self._output.read(size).decode()
         if kind == wikitext.UNPARSABLE:
             raise Unparsable
         if kind == wikitext.TOO_MUCH:
-            raise TooComplex("it is nested too deeply, or needs too much memory")
+            raise _TooLarge("it is nested too deeply, or needs too much memory")
+        if kind == wikitext.TEXT:
+            size = self._output.read(wikitext.SIZE_BYTES)
+            text = self._output.read(int.from_bytes(size))
+            if len(size) == wikitext.SIZE_BYTES and len(text) == int.from_bytes(size):
+                return text.decode()
         code = self._process.wait()
         if code == -signal.SIGXCPU:
             raise TooComplex(
                 f"it took more than text.max_markup_seconds={max_seconds} of a "
                 "processor"
             )
-        raise TooComplex(f"it ended the parser's process with code {code}")
+        if code > 0 or -code in _OWN_FAULTS:
+            raise _TooLarge(f"it ended the parser with code {code}")
+        # Not the page's doing: without it the records would be other ones.
+        raise ChildProcessError(
+            f"the parser of wikitext was ended from outside (code {code}). Give the "
+            "same command again"
+        )
 
     @property
     def has_ended(self) -> bool:
@@ -108,21 +124,32 @@ def to_plain_text(page: str, max_seconds: int) -> str:
 
     Raises:
       TooComplex: it takes longer, is nested too deeply, needs more than
-        `wikitext.MAX_MEMORY` bytes, or ends the parser's process.
+        `wikitext.MAX_MEMORY` bytes, or ends the parser.
       Unparsable: the library fails.
+      ChildProcessError: the parser does not start, or something else ends it.
     """
     with _lock:
         process = _processes.get(os.getpid())
-        if process is None or process.has_ended:
-            process = _processes[os.getpid()] = _Process()
-        try:
-            return process.ask(page, max_seconds)
-        except (TooComplex, Unparsable):
-            raise
-        except BaseException:  # such as Ctrl-C: its answer would be the next page's
-            del _processes[os.getpid()]
-            process.kill()
-            raise
+        if process is not None and not process.has_ended:
+            try:
+                return _ask(process, page, max_seconds)
+            except _TooLarge:
+                if process.num_pages == 1:
+                    raise
+                # What is dropped must not depend on the pages before.
+                process.kill()
+        process = _processes[os.getpid()] = _Process()
+        return _ask(process, page, max_seconds)
+
+
+def _ask(process: _Process, page: str, max_seconds: int) -> str:
+    try:
+        return process.ask(page, max_seconds)
+    except (TooComplex, Unparsable):
+        raise
+    except BaseException:  # such as Ctrl-C: its answer would be the next page's
+        process.kill()
+        raise
 
 
 @atexit.register

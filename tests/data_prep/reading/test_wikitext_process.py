@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import mwparserfromhell
@@ -33,16 +34,63 @@ def test_pages_share_one_process_that_is_replaced_when_it_ends():
     assert _parser() is not first
 
 
-def test_a_process_that_ends_at_a_page_is_named(monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_is_ended_from_outside_drops_no_page(number):
+    """Without the page the records would be other ones: the command has to end."""
     first = _parser()
-    process = wikitext_process._processes[os.getpid()]
-    # Killed after it was looked at, as a page may.
-    monkeypatch.setattr(type(process), "has_ended", False)
-    _end(first)
-    with pytest.raises(wikitext_process.TooComplex, match="process with code -9"):
-        wikitext_process.to_plain_text("a", 10)
-    monkeypatch.undo()
+    killer = threading.Timer(0.3, first.send_signal, [number])
+    killer.start()
+    with pytest.raises(ChildProcessError, match=rf"from outside \(code -{int(number)}"):
+        wikitext_process.to_plain_text("<a " + "b=c " * 200_000 + ">x</a>", 60)
+    killer.join()
     assert _parser() is not first
+
+
+def test_what_is_too_large_after_other_pages_is_tried_in_a_new_process(monkeypatch):
+    """Which pages are dropped must not depend on the pages before."""
+    asked, ask = [], wikitext_process._Process.ask
+
+    def fail_at_first(process, page, max_seconds):
+        asked.append(page)
+        if len(asked) == 1:
+            process.num_pages += 1
+            raise wikitext_process._TooLarge("it needs too much memory")
+        return ask(process, page, max_seconds)
+
+    first = _parser()
+    monkeypatch.setattr(wikitext_process._Process, "ask", fail_at_first)
+    assert wikitext_process.to_plain_text("[[a]]", 10) == "a"
+    assert asked == ["[[a]]", "[[a]]"]
+    assert first.poll() is not None
+    monkeypatch.undo()
+    _end(_parser())
+    deep = "{" * 4000 + "}" * 4000
+    with pytest.raises(wikitext_process.TooComplex, match="nested too deeply"):
+        wikitext_process.to_plain_text(deep, 10)
+    alone = wikitext_process._processes[os.getpid()]
+    assert alone.num_pages == 1  # it was not tried twice
+
+
+@pytest.mark.parametrize("ending", ["", "short", "no size"])
+def test_a_part_of_an_answer_is_none(monkeypatch, tmp_path, ending):
+    answer = {
+        "": b"T" + (2).to_bytes(8) + b"ab",
+        "short": b"T" + (2).to_bytes(8) + b"a",
+        "no size": b"T\0\0",
+    }[ending]
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\n"
+        f"sys.stdout.buffer.write(b'R' + {answer!r})\n"
+        "sys.stdout.buffer.flush()\nsys.stdin.buffer.read(17)\nsys.exit(3)\n"
+    )
+    monkeypatch.setattr(wikitext, "__file__", str(program))
+    monkeypatch.setattr(wikitext_process, "_processes", {})
+    if not ending:
+        assert wikitext_process.to_plain_text("a", 10) == "ab"
+        return
+    with pytest.raises(wikitext_process.TooComplex, match="ended the parser with code"):
+        wikitext_process.to_plain_text("a", 10)
 
 
 def test_a_page_that_is_interrupted_has_no_late_answer():
@@ -105,7 +153,7 @@ def test_a_process_that_does_not_start_is_named(monkeypatch, tmp_path):
     broken.write_text("raise SystemExit(3)")
     monkeypatch.setattr(wikitext, "__file__", str(broken))
     monkeypatch.setattr(wikitext_process, "_processes", {})
-    with pytest.raises(RuntimeError, match="did not start: it ended with code 3"):
+    with pytest.raises(ChildProcessError, match="did not start: it ended with code 3"):
         wikitext_process.to_plain_text("a", 10)
 
 
@@ -123,9 +171,23 @@ def test_each_answer_says_what_it_is(monkeypatch):
     def parse(page, **_):
         raise {"u": mwparserfromhell.parser.ParserError("a"), "m": MemoryError()}[page]
 
-    monkeypatch.setattr(wikitext.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(wikitext, "_limit", lambda *_: None)
     text = "é".encode()
     assert _answers("[[é]]") == b"RT" + (2).to_bytes(8) + text
     assert _answers("{" * 4000 + "}" * 4000) == b"RM"
     monkeypatch.setattr(mwparserfromhell, "parse", parse)
     assert _answers("u", "m") == b"RUM"
+
+
+def test_a_lower_limit_of_the_machine_is_kept():
+    code = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        "from data_prep.reading import wikitext\n"
+        "wikitext._limit(resource.RLIMIT_AS, 2 << 30)\n"
+        "print(resource.getrlimit(resource.RLIMIT_AS)[0] >> 20)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1024\n"
