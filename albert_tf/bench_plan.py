@@ -4,7 +4,8 @@ r"""The order of steps by `albert_tf.plan`, beside their times on this machine.
   python -m albert_tf.bench_plan --steps='albert_base*' --json=build/order.json
 
 Each step is the train step of a recipe with some length and batch, in a process of its
-own. The plan counts operations and bytes; their rates are measured here, in between.
+own. The plan counts operations and bytes; their rates are measured here: that of matrix
+products in between, that of the memory before.
 Nothing else should run, and about 14 GB of memory should be free.
 """
 
@@ -64,7 +65,6 @@ def _needs(patterns: Sequence[str]) -> list[dict[str, Any]]:
                 f"data.max_seq_length={length}",
                 "data.pack_sequences=0",
                 f"train.batch_size={rows}",
-                f"model.max_positions={max(length, 512)}",
                 f"train.compute_dtype={dtype}",
                 "model.hidden_dropout_rate=0",
                 "model.attention_dropout_rate=0",

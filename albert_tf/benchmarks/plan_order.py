@@ -20,6 +20,11 @@ from albert_tf.core import strict_json
 
 _COPIED_FLOATS = 1 << 26
 _NUM_REPEATS = 4
+_COLUMNS = (
+    *("place", "place by the plan", "step", "precision", "measured", "the plan's"),
+    *("its share", "limit"),
+)
+_ALIGNMENTS = ("---:", "---:", "---", "---", "---:", "---:", "---:", "---")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,11 +160,7 @@ def show(measured: Measured) -> str:
     """Returns a table in Markdown, and how many pairs are in the plan's order."""
     steps = measured.steps
     places = sorted(steps, key=lambda step: step.planned_seconds)
-    rows: list[tuple[str, ...]] = [
-        ("place", "place by the plan", "step", "precision", "measured", "the plan's")
-        + ("its share", "limit"),
-        ("---:", "---:", "---", "---", "---:", "---:", "---:", "---"),
-    ]
+    rows: list[tuple[str, ...]] = [_COLUMNS, _ALIGNMENTS]
     for place, step in enumerate(steps, 1):
         share = step.planned_seconds / step.measured_seconds
         rows.append(
@@ -177,12 +178,8 @@ def show(measured: Measured) -> str:
     lines = [f"{num_pairs - len(wrong)} of {num_pairs} pairs are in the plan's order."]
     lines += [
         f"- not {one.name} ({one.dtype}) and {other.name} ({other.dtype}): measured "
-        f"{_ratio(one.measured_seconds, other.measured_seconds):.2f} to 1, planned "
-        f"{_ratio(one.planned_seconds, other.planned_seconds):.2f} to 1"
+        f"{other.measured_seconds / one.measured_seconds:.2f} to 1, planned "
+        f"{other.planned_seconds / one.planned_seconds:.2f} to 1"
         for one, other in wrong
     ]
     return f"{table}\n\n" + "\n".join(lines)
-
-
-def _ratio(one: float, other: float) -> float:
-    return other / one

@@ -218,10 +218,10 @@ def _as_step(
     digest = hashlib.sha256(program.encode()).hexdigest()
     seconds = values["seconds"]
     if "error" in values:
-        if (lacking := memory_that_lacks(values["error"])) is None:
+        if (limits := _memory_limits(values["error"])) is None:
             message = values["error"][:_MAX_MESSAGE]
             raise ValueError(f"libtpu cannot compile for {chip.kind}: {message}")
-        return CompiledStep(digest, num_replicas, seconds, None, *lacking)
+        return CompiledStep(digest, num_replicas, seconds, None, *limits)
     memory = Memory(**values["memory"])
     return CompiledStep(
         *(digest, num_replicas, seconds, memory, memory.total),
@@ -230,8 +230,8 @@ def _as_step(
     )
 
 
-def memory_that_lacks(error: str) -> tuple[int, int] | None:
-    """Returns the bytes that a program needs and may have, if it does not fit.
+def _memory_limits(error: str) -> tuple[int, int] | None:
+    """Returns the bytes that a program needs and those there are, if it does not fit.
 
     Args:
       error: libtpu's. It has one form for programs that are far too large, and one for

@@ -59,8 +59,7 @@ def compile_program(
     Returns:
       `device_kind`, `num_cores` of a device, `seconds`, and either `memory` (bytes of
       `arguments`, `outputs`, `aliased`, `temporaries` and `code`) and `flops`, or
-      `error`, a line.
-      Without a program the text is empty.
+      `error`, a line. Without a program the text is empty.
     """
     with mlir.make_ir_context() as context:
         context.allow_unregistered_dialects = True

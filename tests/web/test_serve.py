@@ -398,6 +398,21 @@ def test_requests_for_other_hosts_and_from_other_pages_are_refused(
     assert pretrained.send("GET", "/healthz", None, headers).status == 200
 
 
+@pytest.mark.parametrize("header", ["Host", "Origin"])
+def test_every_one_of_repeated_headers_is_checked(pretrained, header):
+    prefix = "http://" if header == "Origin" else ""
+    request = [
+        *("GET /v1/model HTTP/1.1", "Host: localhost", "Connection: close"),
+        *(f"{header}: {prefix}{name}" for name in ("localhost", "evil.example")),
+    ]
+    address = ("127.0.0.1", pretrained.port)
+    with socket.create_connection(address, web_server.TIMEOUT) as client:
+        client.sendall("\r\n".join((*request, "", "")).encode())
+        answer = client.makefile("rb").readline()
+    # Two Host headers are no HTTP.
+    assert answer.split()[1] == (b"403" if header == "Origin" else b"400")
+
+
 def test_more_hosts_can_be_allowed():
     for allowed, name in (("model.example", "Model.example"), ("*", "any.example")):
         with web_server.running(
