@@ -106,4 +106,41 @@ def maybe_recompute(
     def run(hidden, *tensors):
         return layer(hidden, weights=weights.replacing(variables, tensors), **arguments)
 
-    return tf.recompute_grad(run)(hidden, *map(weights, variables))
+    return _recomputed(run)(hidden, *map(weights, variables))
+
+
+def _recomputed(function: Callable) -> Callable:
+    """Returns `function` with a backward pass that computes it again.
+
+    `tf.recompute_grad` serves no program that XLA compiles as a whole: what makes its
+    recomputation wait is folded, and then both computations are merged into one, whose
+    activations are kept.
+
+    Args:
+      function: of tensors, the first of them float; returns one float tensor. It reads
+        no variable.
+    """
+
+    @tf.custom_gradient
+    def run(first, *others):
+        def gradients(upstream):
+            # Without it, compilers may find that this was computed before.
+            again = first + tf.cast(_zero_after(upstream), first.dtype)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch((again, *others))
+                result = function(again, *others)
+            return tape.gradient(result, (again, *others), upstream)
+
+        # A tape outside is to keep nothing of the first computation.
+        return function(*map(tf.stop_gradient, (first, *others))), gradients
+
+    return run
+
+
+def _zero_after(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns a scalar 0 that is known when `tensor` is, and not before.
+
+    No number is both, but compilers do not see that.
+    """
+    element = tensor[(0,) * tensor.shape.rank]
+    return tf.math.is_nan(element) & tf.math.is_finite(element)
