@@ -125,7 +125,7 @@ def _recomputed(function: Callable) -> Callable:
     def run(first, *others):
         def gradients(upstream):
             # Without it, compilers may find that this was computed before.
-            again = first + tf.cast(_zero_after(upstream), first.dtype)
+            again = first + tf.cast(zero_after(upstream), first.dtype)
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch((again, *others))
                 result = function(again, *others)
@@ -137,7 +137,7 @@ def _recomputed(function: Callable) -> Callable:
     return run
 
 
-def _zero_after(tensor: tf.Tensor) -> tf.Tensor:
+def zero_after(tensor: tf.Tensor) -> tf.Tensor:
     """Returns a scalar 0 that is known when `tensor` is, and not before.
 
     No number is both, but compilers do not see that.

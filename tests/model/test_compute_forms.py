@@ -50,9 +50,8 @@ def _features() -> dict[str, tf.Tensor]:
     return tensors
 
 
-@functools.cache
-def _gradients(compute: compute_lib.Compute, jit: bool = False, **changes):
-    """Gradients by name, and the sums, of one batch."""
+def _make_run(compute: compute_lib.Compute, jit: bool, **changes):
+    """A model, and a graph of its gradients and sums."""
     model = pretraining_model.build_pretraining_model(_sizes(**changes), 1, compute)
 
     @tf.function(jit_compile=jit, autograph=False)
@@ -61,6 +60,13 @@ def _gradients(compute: compute_lib.Compute, jit: bool = False, **changes):
             _OBJECTIVE, model, features, seed, 11.0, 3.0
         )
 
+    return model, run
+
+
+@functools.cache
+def _gradients(compute: compute_lib.Compute, jit: bool = False, **changes):
+    """Gradients by name, and the sums, of one batch."""
+    model, run = _make_run(compute, jit, **changes)
     gradients, sums = run(_features(), tf.constant([3, 4]))
     names = [variable.name for variable in model.trainable_variables]
     return dict(zip(names, gradients, strict=True)), sums
@@ -102,6 +108,27 @@ def test_recomputation_draws_the_same_masks_where_xla_compiles_the_whole():
         for remat in ("none", "block")
     )
     _assert_close(recomputed, kept, 1e-5)
+
+
+def test_xla_does_not_merge_what_is_recomputed():
+    def num_products(remat):
+        _, run = _make_run(compute_lib.Compute(remat=remat), jit=True)
+        lower = run.experimental_get_compiler_ir(_features(), tf.constant([3, 4]))
+        return lower(stage="optimized_hlo").count(" dot(")
+
+    kept = num_products("none")
+    # In each of two layers three projections, scores, context and output, and the two
+    # products of the feed-forward part.
+    assert num_products("attention") == kept + 2 * 6
+    assert num_products("block") == kept + 2 * 8
+
+
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, 1.5, -3e38, float("inf"), float("-inf"), float("nan")]
+)
+def test_what_recomputation_waits_for_changes_nothing(value):
+    upstream = tf.fill([2, 3, 4], tf.constant(value, tf.bfloat16))
+    assert not compute_lib.zero_after(upstream)
 
 
 @pytest.mark.parametrize(

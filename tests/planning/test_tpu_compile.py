@@ -25,11 +25,14 @@ pytestmark = [
 CONFIG = small_run.small_config("model.num_layers=1", "train.compute_dtype=bfloat16")
 
 
-def _compile(tmp_path, num_rows: int, accelerator: str, num_replicas: int):
-    (tmp_path / "venv").symlink_to((TOOLS / "venv").absolute())
+def _compile(
+    tmp_path, num_rows: int, accelerator: str, num_replicas: int = 1, config=CONFIG
+):
+    if not (tmp_path / "venv").exists():
+        (tmp_path / "venv").symlink_to((TOOLS / "venv").absolute())
     compiler = compiled_step.StepCompiler(str(tmp_path))
     chip = chip_table.find(accelerator).chip
-    return compiler.compile(CONFIG, num_rows, chip, num_replicas), chip
+    return compiler.compile(config, num_rows, chip, num_replicas), chip
 
 
 @pytest.mark.parametrize("accelerator", ["v3-8", "v4-8"])
@@ -47,7 +50,26 @@ def test_a_step_with_its_sum_is_compiled(tmp_path, accelerator):
 
 @pytest.mark.parametrize("accelerator", ["v3-8", "v4-8", "v5e-4"])
 def test_the_memory_of_a_replica_is_that_of_the_table(tmp_path, accelerator):
-    step, chip = _compile(tmp_path, 1 << 20, accelerator, 1)
+    step, chip = _compile(tmp_path, 1 << 20, accelerator)
     assert not step.fits
     assert step.available_bytes == pytest.approx(chip.hbm_bytes, rel=1e-3)
     assert step.needed_bytes > chip.hbm_bytes
+
+
+def test_what_is_recomputed_is_not_kept(tmp_path):
+    recipe = config_io.override(
+        CONFIG, ["model.num_layers=6", "model.hidden_size=128"]
+    )
+    kept, attention, block = (
+        _compile(
+            tmp_path,
+            512,
+            "v5e-4",
+            config=config_io.override(recipe, [f"train.remat={remat}"]),
+        )[0]
+        for remat in ("none", "attention", "block")
+    )
+    assert block.flops > 1.2 * kept.flops
+    assert kept.flops < attention.flops < block.flops
+    assert block.memory.temporaries < 0.7 * kept.memory.temporaries
+    assert attention.memory.temporaries < kept.memory.temporaries
