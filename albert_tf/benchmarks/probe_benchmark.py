@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import text_table
+from albert_tf.core import plurals, text_table
 from albert_tf.model import pretraining_model
 from albert_tf.probing import model_scorer, scoring
 from albert_tf.serving import scaled_weights
@@ -60,10 +60,9 @@ def measure(
     max_length = config.model.max_positions
     num_longer = sum(BLIMP_ROWS[one] for one in BLIMP_ROWS if one > max_length)
     if num_longer:
-        noun = "row" if num_longer == 1 else "rows"
         print(
-            f"BLiMP has {num_longer:,} {noun} of more than {max_length} tokens, which "
-            "are not counted: the model has no more positions"
+            f"BLiMP has {plurals.count(num_longer, 'row')} of more than {max_length} "
+            "tokens, which are not counted: the model has no more positions"
         )
     found = []
     for dtype in dtypes:

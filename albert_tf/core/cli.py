@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import os
 import select
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from absl import app, flags, logging
 from albert_tf.core import (
     checkpoint_prefix,
     command_line,
+    console,
     failures,
     files,
     other_formats,
@@ -96,7 +96,7 @@ def next_command(module: str, *arguments: str) -> str:
       module: of the binary, such as albert_tf.export.
       *arguments: its flags and other arguments.
     """
-    return f"Next: {shlex.join(['python', '-m', module, *arguments])}"
+    return f"Next: {console.command_line(module, *arguments)}"
 
 
 def next_export(model_dir: str) -> str:

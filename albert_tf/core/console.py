@@ -9,9 +9,12 @@ import importlib
 import importlib.util
 import pathlib
 import runpy
+import shlex
 import sys
 
 PACKAGES = ("albert_tf", "data_prep")
+# Whether this process is the command albert-tf.
+_called = False
 
 
 def find_commands() -> dict[str, str]:
@@ -25,6 +28,19 @@ def find_commands() -> dict[str, str]:
                 name = path.stem.replace("_", "-")
                 found[name] = f"{package}.{path.stem}"
     return found
+
+
+def command_line(module: str, *arguments: str) -> str:
+    """Returns a command as typed in a shell, in the form in which this one was called.
+
+    Args:
+      module: of the binary, such as albert_tf.export.
+      *arguments: its flags and other arguments.
+    """
+    if not _called:
+        return shlex.join(["python", "-m", module, *arguments])
+    name = module.rpartition(".")[2].replace("_", "-")
+    return shlex.join(["albert-tf", name, *arguments])
 
 
 def _summary(module: str) -> str:
@@ -76,5 +92,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    global _called
+    _called = True
     sys.argv = [f"albert-tf {name}", *arguments[1:]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.core import text_table
+from albert_tf.core import plurals, text_table
 
 # In the order in which they are made.
 CHECKS = (
@@ -76,7 +76,7 @@ def summary(found: Sequence[Finding]) -> str:
     if failed:
         names = ", ".join(dict.fromkeys(failed))
         return f"error: {len(failed)} of {len(found)} findings FAILED: {names}"
-    return f"nothing failed; {warnings} warning{'' if warnings == 1 else 's'}"
+    return f"nothing failed; {plurals.count(warnings, 'warning')}"
 
 
 def to_json(found: Sequence[Finding]) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Mapping
 
-from albert_tf.core import files, other_formats, provenance, strict_json
+from albert_tf.core import console, files, other_formats, provenance, strict_json
 from albert_tf.data import schema
 
 # The second is text, the third is of models over 2 GB.
@@ -70,10 +69,10 @@ def check(path: str) -> None:
     other_formats.refuse(path)
     rule = f"--saved_model must be a SavedModel; {path}"
     if _is_run(path):
-        raise ValueError(
-            f"{rule} is the directory of a run. Export it: python -m albert_tf.export "
-            f"{shlex.quote(f'--model_dir={path}')} --output_dir=saved_model"
+        command = console.command_line(
+            "albert_tf.export", f"--model_dir={path}", "--output_dir=saved_model"
         )
+        raise ValueError(f"{rule} is the directory of a run. Export it: {command}")
     raise ValueError(f"{rule} holds none. Make one with albert_tf.export")
 
 

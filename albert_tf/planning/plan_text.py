@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.core import plurals
+
 _GIB = 1 << 30
 
 
@@ -16,13 +18,13 @@ def show(plan: Mapping[str, Any]) -> str:
     rows = [
         (
             "accelerator",
-            f"{plan['accelerator']}: {_plural(plan['num_chips'], 'chip')}, "
-            f"{_plural(plan['num_replicas'], 'replica')}",
+            f"{plan['accelerator']}: {plurals.count(plan['num_chips'], 'chip')}, "
+            f"{plurals.count(plan['num_replicas'], 'replica')}",
         ),
         (
             "batch",
             f"{plan['global_batch']:,} rows, {plan['rows_of_replica']:,} a replica in "
-            f"{_plural(settings['accumulation_steps'], 'part')}",
+            f"{plurals.count(settings['accumulation_steps'], 'part')}",
         ),
         (
             "settings",
@@ -42,10 +44,6 @@ def show(plan: Mapping[str, Any]) -> str:
     if "largest_batches" in plan:
         lines += ["", *_largest(plan["largest_batches"])]
     return "\n".join(lines)
-
-
-def _plural(number: int, name: str) -> str:
-    return f"{number:,} {name}{'s' if number != 1 else ''}"
 
 
 def _gib(number: int) -> str:

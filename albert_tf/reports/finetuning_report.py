@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, provenance, task_config
+from albert_tf.core import config_io, plurals, provenance, task_config
 from albert_tf.finetuning import results_reader
 from albert_tf.reports import (
     charts,
@@ -127,14 +127,14 @@ def _comparison(
     columns = columns[: max(_MIN_COLUMNS, len(needed))]
     rows = []
     for split, scores in seeds.get("median", {}).items():
-        name = f"Median of {html.count(len(seeds['seeds']), 'seed')}, {split}"
+        name = f"Median of {plurals.count(len(seeds['seeds']), 'seed')}, {split}"
         rows.append(Row(name, "", _cells(scores, columns), True))
     for split, scores in results["scores"].items():
         name = (
             f"Best seed ({seeds['best']}), {split}" if seeds else f"This run, {split}"
         )
         number = results["num_examples"].get(split)
-        note = "" if number is None else html.count(number, "example")
+        note = "" if number is None else plurals.count(number, "example")
         rows.append(Row(name, note, _cells(scores, columns), True))
     rows += _baselines(run, columns)
     return {

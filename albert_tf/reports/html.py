@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from albert_tf.core import files, provenance, validation
+from albert_tf.core import files, plurals, provenance, validation
 from albert_tf.reports import charts
 
 PAGE_FILE = "index.html"
@@ -46,7 +46,7 @@ def _environment(last_step: int) -> jinja2.Environment:
     )
     light, dark = charts.THEMES
     environment.filters.update(
-        count=count,
+        count=plurals.count,
         duration=duration,
         label=label,
         light=lambda picture: _embedded(charts.draw(picture, last_step, light)),
@@ -108,11 +108,6 @@ def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 def figure(value: float) -> str:
     """Formats a number with four digits, or as an integer from 1000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def count(number: int, noun: str) -> str:
-    """Formats a count, such as "1 step" and "1,000 steps"."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,14 @@ from typing import Any
 
 from albert_tf.checkpoints import checkpointer, run_dir
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, provenance, strict_json, task_config
+from albert_tf.core import (
+    config_io,
+    files,
+    plurals,
+    provenance,
+    strict_json,
+    task_config,
+)
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader
 from albert_tf.finetuning import run_dir as task_dir
@@ -156,10 +163,9 @@ def summary(model: config_lib.ModelConfig) -> str:
     """Returns a sentence on an architecture."""
     parameters = costs.count_parameters(model).encoder
     name = {"albert": "An ALBERT", "bert": "A BERT"}[architecture(model)]
-    layers = "layer" if model.num_layers == 1 else "layers"
     return (
-        f"{name} encoder of {model.num_layers} {layers} with hidden size "
-        f"{model.hidden_size:,} and a vocabulary of {model.vocab_size:,} pieces: "
+        f"{name} encoder of {plurals.count(model.num_layers, 'layer')} with hidden "
+        f"size {model.hidden_size:,} and a vocabulary of {model.vocab_size:,} pieces: "
         f"{parameters:,} parameters."
     )
 
@@ -267,11 +273,11 @@ def _records(model_dir: str) -> tuple[list[str], list[str]]:
             languages[language] = None
         records = manifest.splits[schema.TRAIN].num_records
         kept = manifest.documents.get("kept")
-        of_documents = f" made from {kept:,} documents" if kept else ""
+        of_documents = f" made from {plurals.count(kept, 'document')}" if kept else ""
         named = f" ({name})" if name else ""
         found.append(
-            f"Pre-training{named}: {records:,} records of {manifest.seq_length:,} "
-            f"tokens{of_documents}."
+            f"Pre-training{named}: {plurals.count(records, 'record')} of "
+            f"{manifest.seq_length:,} tokens{of_documents}."
         )
     return list(languages), found
 

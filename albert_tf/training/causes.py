@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import console
 from albert_tf.data import schema
 
 # A usual learning rate is this at a hidden size of `_USUAL_WIDTH` and less (LAMB and
@@ -79,7 +80,7 @@ def of_stuck_loss(
     text = Cause(
         f"rate {rate:g}, warmup and initialization are usual, so perhaps the text or "
         "its labels",
-        "python -m data_prep.inspect_records RECORDS",
+        console.command_line("data_prep.inspect_records", "RECORDS"),
     )
     # A short run, for a first try, has few tokens and nothing else to blame.
     return [*tokens, text, *weak[len(tokens) :]]

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from albert_tf.core import files, progress_bar
+from albert_tf.core import console, files, progress_bar
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.inspection import html, text
@@ -83,10 +83,11 @@ def read(
         vocabulary.
     """
     manifest = manifest_lib.read_manifest(data_dir)
+    verification = f"run `{console.command_line('data_prep.verify', data_dir)}`"
     if problems := manifest_lib.inconsistencies(manifest):
         raise ValueError(
-            f"{data_dir}/{schema.MANIFEST_FILE}: {problems[0]}; run "
-            f"`python -m data_prep.verify {data_dir}` for all problems"
+            f"{data_dir}/{schema.MANIFEST_FILE}: {problems[0]}; {verification} for all "
+            "problems"
         )
     if split not in manifest.splits:
         raise ValueError(
@@ -99,8 +100,7 @@ def read(
     if tokenizer.sha256 != manifest.vocab_sha256:
         raise ValueError(
             f"{data_dir}/{schema.VOCAB_FILE} is not the vocabulary that the records "
-            f"were made with; run `python -m data_prep.verify {data_dir}` for all "
-            "problems"
+            f"were made with; {verification} for all problems"
         )
     masker = sample_lib.Masker(manifest, seed)
     sample = sample_lib.Sample(manifest, masker.law.budgets)

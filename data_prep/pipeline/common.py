@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import console, plurals
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.pipeline import block_processor, manifest_builder
@@ -23,8 +24,8 @@ def read_vocab(path: str, lower_case: bool) -> tokenizer_lib.Tokenizer:
       ValueError: there is none, or it is damaged.
     """
     advice = (
-        "give the path of a SentencePiece .model file, or train one with `python -m "
-        "data_prep.train_vocab`"
+        "give the path of a SentencePiece .model file, or train one with "
+        f"`{console.command_line('data_prep.train_vocab')}`"
     )
     return tokenizer_lib.Tokenizer.from_file(path, lower_case, advice)
 
@@ -129,7 +130,8 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
     """Returns a summary of a few lines."""
     documents, characters = manifest.documents, manifest.characters
     lines = [
-        f"read {documents['read']:,} documents of {characters['read']:,} characters; "
+        f"read {plurals.count(documents['read'], 'document')} of "
+        f"{characters['read']:,} characters; "
         f"kept {documents['kept']:,}{_reasons(documents['dropped'])}"
     ]
     if over := limits.describe(characters["input"]):
@@ -148,8 +150,9 @@ def describe(manifest: schema.Manifest, output_dir: str) -> str:
         pairs = f"{num_pairs:,} of them pairs; " if has_pairs else ""
         packed = f"{split.num_sequences:,} sequences in " if manifest.is_packed else ""
         lines.append(
-            f"{name}: {packed}{split.num_records:,} records of "
-            f"{split.num_documents:,} documents in {len(split.shards)} shard(s); "
+            f"{name}: {packed}{plurals.count(split.num_records, 'record')} of "
+            f"{plurals.count(split.num_documents, 'document')} in "
+            f"{plurals.count(len(split.shards), 'shard')}; "
             f"{pairs}{masked}; padding {statistics['padding_rate']:.1%}"
         )
     entropy = manifest.heldout_unigram_entropy

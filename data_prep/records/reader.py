@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.core import console
 from albert_tf.data import schema
 
 
@@ -95,6 +96,6 @@ def iter_records(
                     yield Place(shard.name, number, manifest.is_packed), values
         except tf.errors.OpError as error:
             raise ValueError(
-                f"{path} cannot be read; run `python -m data_prep.verify {data_dir}` "
-                "for the reason"
+                f"{path} cannot be read; run "
+                f"`{console.command_line('data_prep.verify', data_dir)}` for the reason"
             ) from error

@@ -57,9 +57,7 @@ def test_the_memory_of_a_replica_is_that_of_the_table(tmp_path, accelerator):
 
 
 def test_what_is_recomputed_is_not_kept(tmp_path):
-    recipe = config_io.override(
-        CONFIG, ["model.num_layers=6", "model.hidden_size=128"]
-    )
+    recipe = config_io.override(CONFIG, ["model.num_layers=6", "model.hidden_size=128"])
     kept, attention, block = (
         _compile(
             tmp_path,
