@@ -17,7 +17,7 @@ from absl import flags
 
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, files
+from albert_tf.core import cli, files, other_formats
 from albert_tf.data import schema
 
 _STEP = re.compile(r"[0-9]{1,18}")
@@ -62,6 +62,7 @@ def _steps(flag_values: flags.FlagValues) -> list[int]:
             "either --steps or --last must say which checkpoints to average; received "
             f"{'both' if texts else 'none'}"
         )
+    other_formats.refuse_exported(model_dir)
     config_path = f"{model_dir.rstrip('/')}/{schema.CONFIG_FILE}"
     if not files.exists(config_path):
         raise ValueError(

@@ -142,6 +142,7 @@ def _check(flag_values: flags.FlagValues, output_dir: str) -> None:
             f"only one that OpenVINO writes; received {output_dir}"
         )
     other_formats.refuse(model_dir)
+    other_formats.refuse_exported(model_dir)
     if not any(files.exists(os.path.join(model_dir, name)) for name in _RUN_FILES):
         raise ValueError(
             "--model_dir must be a directory that albert_tf.pretrain or "
@@ -172,7 +173,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         _check(flag_values, output_dir)
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
-        from albert_tf.serving import export, model_card
+        from albert_tf.serving import export, model_card, table_prediction
 
         model_card.check_license(license_name)
         if flag_values.version is not None:
@@ -210,9 +211,13 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             )
     print(f"{output_dir}: {exported} of {path}")
     if form in ("text", "openvino"):
-        example = "A text" if "classify" in names else ""
-        example = "Paris is the [MASK] of France." if "fill_mask" in names else example
-        arguments = [f"--saved_model={output_dir}", *filter(None, [example])]
+        examples = []
+        if "fill_mask" in names:
+            examples = ["Paris is the [MASK] of France."]
+        elif "classify" in names:
+            examples = ["A text", "Another text"]
+            examples = examples[: len(table_prediction.text_columns(output_dir)) or 1]
+        arguments = [f"--saved_model={output_dir}", *examples]
         print(cli.next_command("albert_tf.predict", *arguments))
 
 

@@ -121,7 +121,7 @@ def _define_plan_flags(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_bool(
         "install_tools",
         False,
-        "Makes that environment if there is none (about 800 MB).",
+        "Makes that environment if there is none (about 1.2 GB).",
         flag_values,
     )
     flags.DEFINE_string(

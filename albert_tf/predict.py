@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, files, progress_bar
+from albert_tf.core import cli, files, plurals, progress_bar
 from albert_tf.inference import saved_model_dir
 
 SIGNATURES = (
@@ -186,6 +186,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
         from albert_tf.inference import predict
+        from albert_tf.serving import table_prediction
 
         model, path = flag_values.saved_model, flag_values.output
         _say_loading(model)
@@ -194,10 +195,15 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             count = predict.write_embeddings(
                 model, *examples, flag_values.pooling, path
             )
-            print(f"{path}: {count:,} embeddings")
+            print(f"{path}: {plurals.count(count, 'embedding')}")
             return
         answers = predict.show_answers(
-            model, flag_values.signature, *examples, flag_values.top_k, flag_values.json
+            model,
+            flag_values.signature,
+            *examples,
+            flag_values.top_k,
+            flag_values.json,
+            takes_pairs=len(table_prediction.text_columns(model)) == 2,
         )
         for answer in _with_progress(answers, is_printed=True):
             print(answer)

@@ -10,13 +10,19 @@ interrupted or killed resumes when the same command is given again.
 """
 
 import importlib.util
+import itertools
+import math
 import os
 from collections.abc import Sequence
 
 from absl import flags
 
 from albert_tf.core import cli, config_io, files
+from albert_tf.core import config as config_lib
 from data_prep.pipeline import flags as flags_lib
+
+# Sequences of a step on a laptop.
+_SMALL_BATCH = 32
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -85,22 +91,45 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     print(common.describe(manifest, flag_values.output_dir))
     if config.train.stages:
         return  # these records are those of one of them
-    print(_next_command(flag_values))
+    print(_next_command(flag_values, config))
 
 
-def _next_command(flag_values: flags.FlagValues) -> str:
+def _next_command(flag_values: flags.FlagValues, config: config_lib.Config) -> str:
     """Returns the line of pre-training, from its weights if the recipe is a run's."""
     run, name = os.path.split(flag_values.config)
     continues = name == "config.json" and files.exists(os.path.join(run, "checkpoint"))
     weights = [f"--init_checkpoint={run or '.'}"] if continues else []
+    # A published model's recipe has the batch and the steps of a pod.
+    is_large = continues and config.train.batch_size > _SMALL_BATCH
+    settings = _small_run(config) if is_large else []
     return cli.next_command(
         "albert_tf.pretrain",
         f"--config={flag_values.config or 'RECIPE'}",
-        *(f"--set={setting}" for setting in flag_values.set),
+        *(f"--set={setting}" for setting in [*flag_values.set, *settings]),
         f"--data_dir={flag_values.output_dir}",
         *weights,
-        f"--model_dir={'continued' if continues else 'run'}",
+        f"--model_dir={_new_name('continued' if continues else 'run')}",
     )
+
+
+def _small_run(config: config_lib.Config) -> list[str]:
+    """Returns settings of a run of hours, at the recipe's rate for its batch."""
+    share = _SMALL_BATCH / config.train.batch_size
+    rate = config.optimizer.learning_rate * math.sqrt(share)
+    return [
+        f"train.batch_size={_SMALL_BATCH}",
+        "train.num_steps=2000",
+        "train.eval_every_steps=200",
+        "train.save_every_steps=200",
+        f"optimizer.learning_rate={rate:.2g}",
+        "optimizer.warmup_steps=100",
+    ]
+
+
+def _new_name(name: str) -> str:
+    """Returns a name that the working directory has not yet: NAME, NAME-2, …."""
+    names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+    return next(one for one in names if not files.exists(one))
 
 
 if __name__ == "__main__":

@@ -21,11 +21,15 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files
+from albert_tf.core import cli, config_io, files, recipes
 from data_prep.reading import input_files
 from data_prep.vocab import settings as settings_lib
 
 _DEFAULTS = settings_lib.VocabSettings()
+
+
+# Those that records are usually made for, each with a vocabulary of its own size.
+_RECIPES = "small", "albert_base"
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -150,9 +154,23 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     if report:
         print(report_lib.format_table({os.path.basename(prefix): report}))
     print(f"{prefix}.model: {tokenizer.vocab_size} pieces, sha256 {tokenizer.sha256}")
-    inputs = [f"--input={pattern}" for pattern in flag_values.input]
-    more = f"--vocab_model={prefix}.model", "--config=RECIPE", "--output_dir=records"
-    print(cli.next_command("data_prep.create_pretraining_data", *inputs, *more))
+    print(
+        cli.next_command(
+            "data_prep.create_pretraining_data",
+            *(f"--input={pattern}" for pattern in flag_values.input),
+            f"--vocab_model={prefix}.model",
+            f"--config={_recipe(tokenizer.vocab_size)}",
+            "--output_dir=records",
+        )
+    )
+
+
+def _recipe(vocab_size: int) -> str:
+    """Returns a recipe with a vocabulary of that size; of others a word to replace."""
+    for name in _RECIPES:
+        if config_io.load(recipes.path_of(name)).model.vocab_size == vocab_size:
+            return name
+    return "RECIPE"
 
 
 if __name__ == "__main__":

@@ -119,10 +119,12 @@ def require_run(path: str, may_be_exported: bool = True) -> None:
     """Raises ValueError if the directory `path` holds no run.
 
     Args:
-      path: local or remote; no exported model.
+      path: local or remote; no SavedModel, unless that is refused.
       may_be_exported: whether an exported model would do.
     """
     other_formats.refuse(path)
+    if not may_be_exported:
+        other_formats.refuse_exported(path)
     require_present(path, "directory")
     names = (schema.CONFIG_FILE, schema.SEEDS_FILE)
     if not any(files.exists(os.path.join(path, name)) for name in names):
@@ -131,6 +133,25 @@ def require_run(path: str, may_be_exported: bool = True) -> None:
             what = f"{what} or of an exported model"
             lacking = f"neither {schema.CONFIG_FILE} nor a SavedModel"
         raise ValueError(f"path must be the directory of {what}; {path} has {lacking}")
+
+
+def settings_of(value: Any) -> list[str]:
+    """Returns the overrides of a recipe as a list.
+
+    Args:
+      value: several texts such as "train.num_steps=3"; not one text.
+
+    Raises:
+      ValueError: it is something else.
+    """
+    is_several = isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+    settings = list(value) if is_several else []
+    validation.require(
+        is_several and all(isinstance(one, str) for one in settings),
+        'overrides must be a list of settings, such as ["train.num_steps=3"]',
+        value,
+    )
+    return settings
 
 
 class Examples(NamedTuple):

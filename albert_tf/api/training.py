@@ -29,6 +29,7 @@ def load_config(
       ValueError: there is no such recipe, or a setting is unknown or wrong.
     """
     path = arguments.path_of(path, "path", may_be_empty=True)
+    overrides = arguments.settings_of(overrides)
     with arguments.named(config="path", set="overrides"):
         return config_io.load(path, overrides)
 

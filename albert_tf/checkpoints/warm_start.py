@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer
-from albert_tf.core import checkpoint_prefix, config_io, files
+from albert_tf.core import checkpoint_prefix, config_io, files, other_formats
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.model import pretraining_model
@@ -135,6 +135,7 @@ def checkpoint_path(init_checkpoint: str, flag: str = "--init_checkpoint") -> st
     )
     with naming_damage(init_checkpoint):
         if files.is_folder(init_checkpoint):
+            other_formats.refuse_exported(init_checkpoint)
             path = tf.train.latest_checkpoint(init_checkpoint)
             if path is None:
                 named = os.path.join(init_checkpoint, schema.CHECKPOINT_FILE)

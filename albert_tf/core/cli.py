@@ -17,7 +17,6 @@ from albert_tf.core import (
     failures,
     files,
     other_formats,
-    provenance,
     tensorflow_console,
 )
 
@@ -105,10 +104,7 @@ def next_export(model_dir: str) -> str:
     Args:
       model_dir: the directory of the run, whose name is NAME; local or remote.
     """
-    output_dir = f"{provenance.name_of(model_dir)}_model"
-    return next_command(
-        "albert_tf.export", f"--model_dir={model_dir}", f"--output_dir={output_dir}"
-    )
+    return f"Next: {command_line.export_command(model_dir)}"
 
 
 def refuse_arguments(argv: Sequence[str]) -> None:
@@ -156,7 +152,7 @@ def require_extra(extra: str, *packages: str) -> None:
 def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
     """Raises ValueError if a flag names neither a directory nor a checkpoint's prefix.
 
-    So it does for a model of another library.
+    So it does for a model of another library, and for an exported one.
 
     Args:
       flag_values: the parsed flags.
@@ -165,6 +161,7 @@ def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
     path = getattr(flag_values, name)
     if path:
         other_formats.refuse(path)
+        other_formats.refuse_exported(path)
     if path and not (files.is_folder(path) or checkpoint_prefix.exists(path)):
         raise ValueError(
             f"--{name} must be the directory of a run, or the prefix of a checkpoint "

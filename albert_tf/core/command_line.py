@@ -1,11 +1,12 @@
 """Reads the command line: help, settings of the recipe, and errors of flags."""
 
+import difflib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from absl import app, flags
 
-from albert_tf.core import config_io, failures, settings_help
+from albert_tf.core import config_io, console, failures, provenance, settings_help
 
 _SETTINGS = "help_settings"
 
@@ -85,8 +86,42 @@ def joined(names: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def export_command(model_dir: str) -> str:
+    """Returns the command that exports a run to NAME_model, as typed in a shell.
+
+    Args:
+      model_dir: the directory of the run, whose name is NAME; local or remote.
+    """
+    output_dir = f"{provenance.name_of(model_dir)}_model"
+    return console.command_line(
+        "albert_tf.export", f"--model_dir={model_dir}", f"--output_dir={output_dir}"
+    )
+
+
+def _with_own_flags(
+    error: flags.UnrecognizedFlagError, flag_values: flags.FlagValues
+) -> flags.UnrecognizedFlagError:
+    """Returns the error with the nearest of the binary's flags, without absl's own."""
+    name = error.flagname
+    own = [
+        one
+        for one in flag_values
+        if not (flag_values.find_module_defining_flag(one) or "").startswith("absl.")
+    ]
+    close = difflib.get_close_matches(name[:100], own, n=1)
+    return flags.UnrecognizedFlagError(name, error.flagvalue, close)
+
+
 def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
     """Returns lines about the flags that are missing, or else about a wrong one."""
+    if isinstance(error, flags.UnrecognizedFlagError):
+        if error.flagname == "model_dir" and "saved_model" in flag_values:
+            command = export_command(error.flagvalue.partition("=")[2] or "RUN")
+            return (
+                "error: there is no flag --model_dir; this command takes an exported "
+                f"model, as --saved_model. Export the run first: {command}"
+            )
+        error = _with_own_flags(error, flag_values)
     missing = {}
     for name in flag_values:
         flag = flag_values[name]

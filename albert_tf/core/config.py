@@ -12,7 +12,7 @@ setting named first in the sentence before.
 import dataclasses
 from typing import ClassVar
 
-from albert_tf.core import row_shapes, task_config, validation
+from albert_tf.core import console, row_shapes, task_config, validation
 
 SHARINGS = ("all", "attention", "feed_forward", "none")
 ACTIVATIONS = ("gelu_tanh", "gelu_exact", "relu")
@@ -550,7 +550,7 @@ class Config:
         validation.require(
             not self.task.name,
             "task.name must be empty in a recipe for pre-training; "
-            "albert_tf.finetune trains tasks",
+            f"`{console.command_line('albert_tf.finetune')}` trains tasks",
             self.task.name,
         )
 

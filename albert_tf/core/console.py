@@ -1,6 +1,7 @@
 """The command albert-tf: `albert-tf COMMAND --flags` runs a binary of the project.
 
-The same as `python -m albert_tf.COMMAND --flags`, or data_prep.COMMAND.
+The same as `python -m albert_tf COMMAND --flags`, and as `python -m albert_tf.COMMAND
+--flags`, or data_prep.COMMAND.
 """
 
 import ast
@@ -13,8 +14,9 @@ import shlex
 import sys
 
 PACKAGES = ("albert_tf", "data_prep")
-# Whether this process is the command albert-tf.
-_called = False
+# The words that run a command of this process by its name, such as "albert-tf"; empty
+# if a module was run.
+_program = ""
 
 
 def find_commands() -> dict[str, str]:
@@ -37,10 +39,10 @@ def command_line(module: str, *arguments: str) -> str:
       module: of the binary, such as albert_tf.export.
       *arguments: its flags and other arguments.
     """
-    if not _called:
+    if not _program:
         return shlex.join(["python", "-m", module, *arguments])
     name = module.rpartition(".")[2].replace("_", "-")
-    return shlex.join(["albert-tf", name, *arguments])
+    return shlex.join([*_program.split(), name, *arguments])
 
 
 def _summary(module: str) -> str:
@@ -50,8 +52,12 @@ def _summary(module: str) -> str:
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
-def usage() -> str:
-    """Returns the list of all commands."""
+def usage(program: str = "albert-tf") -> str:
+    """Returns the list of all commands.
+
+    Args:
+      program: the words before the name of a command.
+    """
     commands = find_commands()
     width = max(map(len, commands))
     lines = [
@@ -61,20 +67,24 @@ def usage() -> str:
     ]
     return "\n".join(
         [
-            "usage: albert-tf COMMAND --flags",
-            "       albert-tf COMMAND --help",
-            "       albert-tf --version",
+            f"usage: {program} COMMAND --flags",
+            f"       {program} COMMAND --help",
+            f"       {program} --version",
             "",
             *lines,
         ]
     )
 
 
-def main() -> None:
-    """Runs the command that the first argument names."""
+def main(program: str = "albert-tf") -> None:
+    """Runs the command that the first argument names.
+
+    Args:
+      program: the words before the name of a command.
+    """
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
+        print(usage(program))
         return
     if arguments[0] == "--version":
         # By its name: the package names the modules of its API, which rank above.
@@ -87,12 +97,12 @@ def main() -> None:
         close = difflib.get_close_matches(name, commands, n=1, cutoff=0.5)
         nearest = f"the nearest is {close[0]!r}. " if close else ""
         print(
-            f"error: there is no command {arguments[0]!r}; {nearest}albert-tf --help "
+            f"error: there is no command {arguments[0]!r}; {nearest}{program} --help "
             "lists them",
             file=sys.stderr,
         )
         sys.exit(2)
-    global _called
-    _called = True
-    sys.argv = [f"albert-tf {name}", *arguments[1:]]
+    global _program
+    _program = program
+    sys.argv = [f"{program} {name}", *arguments[1:]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

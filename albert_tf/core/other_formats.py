@@ -19,6 +19,9 @@ _TITLES = {
     "tf1": "ALBERT's authors",
     "albert_zh": "albert_zh",
 }
+# Files of exported models. The second is text, the third is of models over 2 GB.
+SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
+LITE_FILE = "model.tflite"
 # Their names of variables tell them apart, not their files.
 _OF_TF1 = ("tf1", "albert_zh")
 
@@ -42,14 +45,33 @@ def refuse(path: str) -> None:
     )
 
 
+def refuse_exported(path: str) -> None:
+    """Raises ValueError for a model of albert_tf.export, where a run is expected.
+
+    Args:
+      path: a directory; there need not be any.
+    """
+    folder = path.rstrip("/")
+    names = (*SAVED_MODEL_FILES, LITE_FILE)
+    if any(files.exists(os.path.join(folder, name)) for name in names):
+        raise ValueError(
+            f"{folder} is an exported model; give the directory of the run that it was "
+            "made from"
+        )
+
+
 def require(name: str, path: str) -> None:
     """Raises ValueError for a model of another format than the user named.
+
+    For the format run, an exported model is of another one.
 
     Args:
       name: of the format, one of albert_tf.convert.
       path: a directory, or the prefix of a checkpoint in one.
     """
     folder = _folder_of(path)
+    if name == "run":
+        refuse_exported(folder)
     found = _format_of(folder)
     is_of_tf1 = found in _OF_TF1
     if found in ("", name) or (is_of_tf1 and name in _OF_TF1):

@@ -16,6 +16,19 @@ def python_of(folder: pathlib.Path) -> pathlib.Path:
     return folder / "venv" / "bin" / "python"
 
 
+def is_made(folder: pathlib.Path, requirements: str) -> bool:
+    """Returns whether an environment was made completely, perhaps with other pins.
+
+    Args:
+      folder: where it is.
+      requirements: name of the file that pins all its packages.
+    """
+    venv = python_of(folder).parents[1]
+    # make_venv writes the first when all is installed, and removes the second then.
+    is_installed = (venv / f"installed-{requirements}").exists()
+    return is_installed and not venv.with_name("venv.unfinished").exists()
+
+
 def pins_of(requirements: str) -> pathlib.Path:
     """Returns the path of a file of pins, in a clone or in the installed package.
 

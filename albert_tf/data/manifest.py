@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, files, strict_json
+from albert_tf.core import config_io, console, files, strict_json
 from albert_tf.data import schema
 
 # What the readers of records look up; other settings are of how they were made.
@@ -55,7 +55,8 @@ def _advice(data_dir: str) -> str:
         path = os.path.join(data_dir, name)
         if files.exists(os.path.join(path, schema.MANIFEST_FILE)):
             return f"Give the directory of some records, such as {path}"
-    return "Make them with data_prep.create_pretraining_data"
+    command = console.command_line("data_prep.create_pretraining_data")
+    return f"Make them with `{command}`"
 
 
 def _check_settings(manifest: schema.Manifest) -> None:
@@ -115,14 +116,21 @@ def check_manifest(
             rows.append(
                 ("masking rate", "data.masked_lm_rate", data.masked_lm_rate, rate)
             )
+    differences: list[str] = []
+    fixes: list[str] = []
     for what, key, configured, recorded in rows:
         key = (keys or {}).get(key, key)
         if configured != recorded:
-            raise ValueError(
-                f"the {what} of the records in {data_dir} is {recorded}, but {key} "
-                f"makes it {configured}; make the records again or pass --set "
-                f"{key}={recorded}"
+            of_these = "" if differences else f" of the records in {data_dir}"
+            differences.append(
+                f"the {what}{of_these} is {recorded}, but {key} makes it {configured}"
             )
+            fixes.append(f"--set {key}={recorded}")
+    if differences:
+        raise ValueError(
+            f"{'; '.join(differences)}; make the records again or pass "
+            f"{' '.join(fixes)}"
+        )
     for split in manifest.splits.values():
         for shard in split.shards:
             path = os.path.join(data_dir, shard.name)

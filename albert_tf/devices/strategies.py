@@ -203,6 +203,11 @@ def check_float16(strategy: tf.distribute.Strategy) -> str:
     return f"this GPU has bfloat16: {advice}" if has_bfloat16 else ""
 
 
+def is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether the replicas are CPUs, which compute in the machine's memory."""
+    return _device_kind(strategy) == "CPU"
+
+
 def _is_tpu(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -224,10 +229,15 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 def describe(strategy: tf.distribute.Strategy) -> str:
     """Returns a line that names the devices."""
-    device = strategy.extended.worker_devices[0]
-    kind = device.rpartition("device:")[2].split(":")[0]
-    kind = "TPU" if _is_tpu(strategy) else kind
+    kind = _device_kind(strategy)
     return f"training on {strategy.num_replicas_in_sync} x {kind}"
+
+
+def _device_kind(strategy: tf.distribute.Strategy) -> str:
+    if _is_tpu(strategy):
+        return "TPU"
+    device = strategy.extended.worker_devices[0]
+    return device.rpartition("device:")[2].split(":")[0]
 
 
 def num_hosts(strategy: tf.distribute.Strategy) -> int:

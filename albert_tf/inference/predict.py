@@ -29,6 +29,7 @@ def show_answers(
     batch_size: int,
     top_k: int,
     as_json: bool,
+    takes_pairs: bool = False,
 ) -> Iterator[str]:
     """Yields the answer to each example as text, in their order.
 
@@ -40,6 +41,7 @@ def show_answers(
       batch_size: examples of a call.
       top_k: candidates for each [MASK].
       as_json: whether to yield JSON objects.
+      takes_pairs: whether a text to classify must have a second one.
 
     Raises:
       ValueError: there is no such model or signature, no example, or one that cannot
@@ -48,6 +50,8 @@ def show_answers(
     model = saved_model.load(saved_model_dir)
     name = _choose_signature(model, signature)
     form = _forms(top_k)[name]
+    if takes_pairs and name == "classify":
+        form = form._replace(fields="two texts, as those it learnt from", least=2)
     answers = _answers(
         model, name, form, _examples(form, arguments, input_path), batch_size
     )
@@ -120,7 +124,8 @@ def read_examples(form: signatures.Form, path: str) -> Iterator[list[str]]:
 def _show_filled(answer: dict[str, Any]) -> str:
     lines = [answer["text"], f"  -> {answer['filled']}"]
     for candidates in answer["masks"]:
-        shown = (f"{saved_model.word_of(c)} {c['probability']:.3f}" for c in candidates)
+        # Pieces as in the vocabulary: "▁" is the beginning of a word.
+        shown = (f'"{c["token"]}" {c["probability"]:.3f}' for c in candidates)
         lines.append(f"     {', '.join(shown)}")
     return "\n".join(lines)
 

@@ -2,13 +2,12 @@
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 
 from albert_tf.core import console, files, other_formats, provenance, strict_json
 from albert_tf.data import schema
 
-# The second is text, the third is of models over 2 GB.
-_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
 # Where a SavedModel keeps files that its graph does not read.
 EXTRA = "assets.extra"
 # There: a `Description`.
@@ -59,21 +58,47 @@ def write_description(path: str, description: Description) -> None:
 
 def is_saved_model(path: str) -> bool:
     """Returns whether the directory `path` holds a SavedModel."""
-    return any(files.exists(os.path.join(path, name)) for name in _FILES)
+    names = other_formats.SAVED_MODEL_FILES
+    return any(files.exists(os.path.join(path, name)) for name in names)
 
 
 def check(path: str) -> None:
-    """Raises ValueError if the directory `path` holds no SavedModel."""
+    """Raises ValueError if the directory `path` holds no SavedModel.
+
+    The error says what it holds instead, if that is known, and how to get a SavedModel.
+    """
     if is_saved_model(path):
         return
     other_formats.refuse(path)
-    rule = f"--saved_model must be a SavedModel; {path}"
-    if _is_run(path):
-        command = console.command_line(
-            "albert_tf.export", f"--model_dir={path}", "--output_dir=saved_model"
+    rule = "--saved_model must be a SavedModel"
+    if not files.is_folder(path):
+        raise ValueError(f"{rule}; there is no directory {path}")
+    if files.exists(os.path.join(path, other_formats.LITE_FILE)):
+        raise ValueError(
+            f"{rule}; {path} is an export for TensorFlow Lite, which this command does "
+            "not take. Export the run again without --form=lite"
         )
-        raise ValueError(f"{rule} is the directory of a run. Export it: {command}")
-    raise ValueError(f"{rule} holds none. Make one with albert_tf.export")
+    if version := _newest_version(path):
+        newest = os.path.join(path, version)
+        raise ValueError(f"{rule}; {path} holds version {version}. Give {newest}")
+    is_run = _is_run(path)
+    command = console.command_line(
+        "albert_tf.export",
+        f"--model_dir={path if is_run else 'RUN'}",
+        "--output_dir=saved_model",
+    )
+    if is_run:
+        raise ValueError(
+            f"{rule}; {path} is the directory of a run. Export it: {command}"
+        )
+    raise ValueError(f"{rule}; {path} holds none. Export one from a run: {command}")
+
+
+def _newest_version(path: str) -> str:
+    """Returns the name of the newest version of a model; empty if there is none."""
+    names = (name for name in files.names(path) if re.fullmatch("[0-9]{1,18}", name))
+    versions = [name for name in names if is_saved_model(os.path.join(path, name))]
+    return max(versions, key=int, default="")
 
 
 def _is_run(path: str) -> bool:

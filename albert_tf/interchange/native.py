@@ -89,7 +89,7 @@ def read(
     if checkpointer_lib.weights_part(found, options.weights) == (
         checkpointer_lib.AVERAGE
     ):
-        report.say("  its weights are their average over the steps")
+        report.say("  its averaged weights are taken (train.ema_decay)")
     weights = {name: variable.numpy() for name, variable in variables(model, head)}
     return portable.PortableModel(
         config=config.model,

@@ -103,11 +103,12 @@ class StepCompiler:
         python = tool_environment.python_of(self._folder)
         if install:
             tool_environment.make(self._folder, REQUIREMENTS)
-        elif not python.exists():
+        elif not tool_environment.is_made(self._folder, REQUIREMENTS):
+            state = "is not complete" if python.exists() else "is not there"
             raise ValueError(
-                "plans for TPUs need their compiler (JAX and libtpu, about 800 MB) in "
-                f"an environment of its own, and there is no {python}; give the same "
-                "command with --install_tools, which makes it"
+                "plans for TPUs need their compiler (JAX and libtpu, about 1.2 GB) in "
+                f"an environment of its own, and {self._folder / 'venv'} {state}; give "
+                "the same command with --install_tools, which makes it"
             )
         # Absolute, but not resolved: the link says which environment it is.
         self._python = str(python.absolute())

@@ -3,6 +3,7 @@
 import base64
 import importlib.resources
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ def _environment(last_step: int) -> jinja2.Environment:
         count=plurals.count,
         duration=duration,
         label=label,
+        split_flags=split_flags,
         light=lambda picture: _embedded(charts.draw(picture, last_step, light)),
         dark=lambda picture: _embedded(charts.draw(picture, last_step, dark)),
     )
@@ -108,6 +110,11 @@ def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 def figure(value: float) -> str:
     """Formats a number with four digits, or as an integer from 1000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def split_flags(text: str) -> list[str]:
+    """Splits a text at flags such as "--set a.b=1": every second part is a flag."""
+    return re.split(r"(--\w+(?: [\w.]+)?=\S*\w)", text)
 
 
 def duration(seconds: float) -> str:

@@ -166,6 +166,7 @@ def read_run(
       ValueError: there is no run, its files do not match, or the length does not suit
         the model.
     """
+    other_formats.refuse_exported(model_dir)
     config_path = os.path.join(model_dir, schema.CONFIG_FILE)
     if not files.exists(config_path):
         other_formats.refuse(model_dir)

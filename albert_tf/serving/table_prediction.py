@@ -50,8 +50,23 @@ def find_columns(model_dir: str, input_path: str) -> tuple[str, ...]:
     Raises:
       ValueError: the configuration is damaged.
     """
+    return text_columns(model_dir) if input_path.endswith(EXTENSIONS) else ()
+
+
+def text_columns(model_dir: str) -> tuple[str, ...]:
+    """Returns the columns of the texts that a model learnt from: two of pairs.
+
+    Args:
+      model_dir: directory of the exported model.
+
+    Returns:
+      Nothing if the model classifies no texts, or has no configuration beside it.
+
+    Raises:
+      ValueError: the configuration is damaged.
+    """
     path = os.path.join(model_dir, saved_model_dir.EXTRA, schema.CONFIG_FILE)
-    if not input_path.endswith(EXTENSIONS) or not files.exists(path):
+    if not files.exists(path):
         return ()
     settings = config_io.read(path).task
     if not settings.name:

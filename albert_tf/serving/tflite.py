@@ -17,12 +17,12 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.core import files
+from albert_tf.core import files, other_formats
 from albert_tf.data import schema
 from albert_tf.finetuning import batches
 from albert_tf.model import pretraining_model, task_model
 
-MODEL_FILE = "model.tflite"
+MODEL_FILE = other_formats.LITE_FILE
 _TEXTS = ("input_ids", "input_mask", "segment_ids")
 
 Features = dict[str, tf.Tensor]

@@ -20,6 +20,7 @@ from albert_tf.training import (
     grammar_probe,
     guard,
     held_out,
+    memory_check,
     objectives,
     preemption,
     throughput,
@@ -85,6 +86,8 @@ def train(
         strategies.raise_worker_lost(strategy),
         run_lock.hold(model_dir, is_chief, preemption.exit_lost) as check_held,
     ):
+        memory_check.check(stages.split(config), strategy)
+
         # ---- Data ----
         run = sources.read(data_dir, config)
         notes = run_dir.check(config, run, model_dir)

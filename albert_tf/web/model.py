@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from albert_tf.core import console
 from albert_tf.inference import saved_model, signatures
 from albert_tf.tokenization import tokenizer
 
@@ -56,7 +57,8 @@ def functions(model) -> dict[str, Function]:
     if not found:
         raise ValueError(
             f"--saved_model must have one of the signatures {', '.join(known)}; it has "
-            f"{', '.join(model.signatures) or 'none'}. Make one with albert_tf.export"
+            f"{', '.join(model.signatures) or 'none'}. Make one with "
+            f"`{console.command_line('albert_tf.export')}`"
         )
     return found
 

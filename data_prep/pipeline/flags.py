@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from albert_tf.core import files
+from albert_tf.core import console, files
 from data_prep.reading import input_files
 
 
@@ -54,5 +54,6 @@ def check_input_files(flag_values: flags.FlagValues) -> None:
     if not files.exists(flag_values.vocab_model):
         raise ValueError(
             f"--vocab_model must name a SentencePiece .model file; there is no "
-            f"{flag_values.vocab_model}. Train one with data_prep.train_vocab"
+            f"{flag_values.vocab_model}. Train one with "
+            f"`{console.command_line('data_prep.train_vocab')}`"
         )

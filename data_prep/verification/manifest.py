@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import files, short_repr
+from albert_tf.core import console, files, short_repr
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 
@@ -49,19 +49,26 @@ def read_manifest(data_dir: str) -> schema.Manifest:
     """Reads the manifest of a directory of records.
 
     Raises:
-      ValueError: there is none, or it cannot be read; names the file and the fix.
+      ValueError: there is none, it cannot be read, or the directory is that of a run;
+        names the file and the fix.
     """
+    command = console.command_line("data_prep.create_pretraining_data")
     path = os.path.join(data_dir, schema.MANIFEST_FILE)
     if not files.is_folder(data_dir):
         raise ValueError(
-            f"{data_dir}: no such directory; give the --output_dir of "
-            "data_prep.create_pretraining_data"
+            f"{data_dir}: no such directory; give the --output_dir of `{command}`"
+        )
+    # A run keeps a copy of the manifest of its records.
+    of_run = (schema.CONFIG_FILE, schema.CHECKPOINT_FILE)
+    if all(files.exists(os.path.join(data_dir, name)) for name in of_run):
+        raise ValueError(
+            f"{data_dir} is the directory of a run, not of records; give the "
+            f"--output_dir of `{command}` that it was trained on"
         )
     if not files.exists(path):
         raise ValueError(
-            f"{path}: missing; run the same command of "
-            "data_prep.create_pretraining_data again, which finishes the run, or name "
-            "the directory that it wrote"
+            f"{path}: missing; run the same `{command}` again, which finishes the run, "
+            "or name the directory that it wrote"
         )
     try:
         return manifest_lib.read_manifest(data_dir)

@@ -17,6 +17,7 @@ DOWNLOAD = (
     "python -m albert_tf.convert --from=hf:albert/albert-base-v2 --download "
     "--to=run:albert-base-v2_run. Then give albert-base-v2_run"
 )
+OVERRIDES = 'overrides must be a list of settings, such as ["train.num_steps=3"]'
 RECIPE = "config must be a Config, as albert_tf.load_config returns it; received"
 
 
@@ -44,6 +45,15 @@ def _message(name: str, *args, **kwargs) -> str:
         ("load_encoder", ["x"], {"weights": None}, "averaged, trained; received None"),
         ("load_config", ["nothing"], {}, "path must name a recipe or a config.json; "),
         ("load_config", ["", ["a"]], {}, "overrides must read key.sub=value; "),
+        *(
+            ("load_config", ["small", given], {}, f"{OVERRIDES}; received {shown}")
+            for given, shown in (
+                ("train.num_steps=3", "'train.num_steps=3'"),
+                ({"train.num_steps": 3}, "{'train.num_steps': 3}"),
+                ([3], "[3]"),
+                (None, "None"),
+            )
+        ),
         ("build_model", [{}], {}, f"{RECIPE} {{}}"),
         ("read_batches", ["records", None], {}, f"{RECIPE} None"),
         ("compute_loss", [None, {}, {}], {}, f"{RECIPE} {{}}"),

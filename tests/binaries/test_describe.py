@@ -278,7 +278,10 @@ def test_tables_hold_the_papers_rows(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--config=configs/finetune_rte.py"], "albert_tf.finetune trains tasks"),
+        (
+            ["--config=configs/finetune_rte.py"],
+            "`python -m albert_tf.finetune` trains tasks",
+        ),
         (
             ["--config=configs/albert_bse.py"],
             "nearest is 'albert_base.py'. Recipes there",

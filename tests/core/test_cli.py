@@ -1,8 +1,59 @@
-"""The commands that follow, as the last line of a command names them."""
+"""Wrong flags, and the commands that follow, as a command names them at its end."""
+
+import types
 
 import pytest
+from absl import app, flags, logging
 
-from albert_tf.core import cli
+from albert_tf import pretrain, serve
+from albert_tf.core import cli, command_line
+
+
+def _answer(capsys, module: types.ModuleType, *arguments: str) -> str:
+    """What a binary answers to a wrong command line, with absl's flags there too."""
+    values = flags.FlagValues()
+    app.define_help_flags()
+    module.define_flags(values)
+    for defining in (app, logging):
+        for flag in flags.FLAGS.flags_by_module_dict()[defining.__name__]:
+            flags.DEFINE_flag(flag, values, defining.__name__)
+    with pytest.raises(SystemExit) as stopped:
+        command_line.parse([module.__name__, *arguments], values)
+    assert stopped.value.code == 1
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "suggestion"),
+    [
+        ("--log_dirs=x", ""),  # absl's log_dir
+        ("--verbosty=1", ""),
+        ("--saved_modle=x", ". Did you mean: saved_model?"),
+        ("--surely_unknown=1", ""),
+    ],
+)
+def test_only_flags_of_the_command_itself_are_suggested(capsys, flag, suggestion):
+    name = flag[2:].partition("=")[0]
+    end = " --help lists the flags\n"
+    expected = f"error: Unknown command line flag '{name}'{suggestion or '.'}{end}"
+    assert _answer(capsys, serve, "--port=0", flag) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model_dir=my/run"], "--model_dir=my/run --output_dir=run_model"),
+        (["--model_dir", "run"], "--model_dir=RUN --output_dir=RUN_model"),
+    ],
+)
+def test_a_run_given_to_a_command_that_takes_an_export(capsys, arguments, words):
+    assert _answer(capsys, serve, *arguments) == (
+        "error: there is no flag --model_dir; this command takes an exported model, as "
+        f"--saved_model. Export the run first: python -m albert_tf.export {words}\n"
+    )
+    # A command without either flag is told what it has.
+    found = _answer(capsys, pretrain, "--model_dri=run")
+    assert "Did you mean: model_dir?" in found
 
 
 @pytest.mark.parametrize(

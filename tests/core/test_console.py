@@ -27,18 +27,38 @@ def test_the_version_is_that_of_the_package(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("called", "expected"),
+    ("program", "expected"),
     [
-        (False, "python -m albert_tf.average_checkpoints '--model_dir=my run'"),
-        (True, "albert-tf average-checkpoints '--model_dir=my run'"),
+        ("", "python -m albert_tf.average_checkpoints '--model_dir=my run'"),
+        ("albert-tf", "albert-tf average-checkpoints '--model_dir=my run'"),
+        (
+            "python -m albert_tf",
+            "python -m albert_tf average-checkpoints '--model_dir=my run'",
+        ),
     ],
 )
 def test_a_command_names_others_in_the_form_in_which_it_was_called(
-    monkeypatch, called, expected
+    monkeypatch, program, expected
 ):
-    monkeypatch.setattr(console, "_called", called)
+    monkeypatch.setattr(console, "_program", program)
     module = "albert_tf.average_checkpoints"
     assert console.command_line(module, "--model_dir=my run") == expected
+
+
+def test_the_package_is_run_as_the_command():
+    for arguments, code, printed in (
+        (["--help"], 0, "usage: python -m albert_tf COMMAND --flags\n"),
+        (["--version"], 0, f"albert-tf {albert_tf.__version__}\n"),
+        (["descibe"], 2, "error: there is no command 'descibe'; the nearest is "),
+        (["describe", "--help"], 0, "Describes what a recipe costs: parameter"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "albert_tf", *arguments],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, done.stderr
+        assert printed in done.stdout + done.stderr
 
 
 def test_what_a_command_prints_at_its_end_has_the_form_of_its_call(tmp_path):
@@ -52,6 +72,10 @@ def test_what_a_command_prints_at_its_end_has_the_form_of_its_call(tmp_path):
         (
             ["-m", "data_prep.train_vocab"],
             "python -m data_prep.create_pretraining_data",
+        ),
+        (
+            ["-m", "albert_tf", "train-vocab"],
+            "python -m albert_tf create-pretraining-data",
         ),
     ):
         done = subprocess.run(

@@ -1,11 +1,23 @@
-"""A model of another library given as a run: the command that converts it."""
+"""A model of another library, or an exported one, given as a run."""
 
 import json
 
 import pytest
 
-from albert_tf import export, finetune, predict, probe, serve
+import albert_tf
+from albert_tf import (
+    average_checkpoints,
+    convert,
+    export,
+    finetune,
+    predict,
+    probe,
+    serve,
+)
+from albert_tf.checkpoints import warm_start
+from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, other_formats
+from albert_tf.serving import load
 from tests.support import binaries
 
 # The files of a model, by what its error must say.
@@ -64,6 +76,54 @@ def test_each_command_names_it_before_tensorflow_is_needed(tmp_path, capsys, nam
     ):
         said = binaries.error_of(capsys, module, *arguments)
         assert f"albert_tf.convert --from={name}:{folder} --to=run:model_run" in said
+
+
+@pytest.mark.parametrize("file", ["saved_model.pb", "model.tflite"])
+def test_an_exported_model_is_not_taken_for_a_run(tmp_path, capsys, file):
+    folder, new = tmp_path / "run_model", tmp_path / "new"
+    folder.mkdir()
+    (folder / file).write_bytes(b"")
+    if file == "model.tflite":  # beside a copy of the run's configuration
+        (folder / "config.json").write_text(config_io.to_json(config_lib.Config()))
+    message = (
+        f"{folder} is an exported model; give the directory of the run that it was "
+        "made from"
+    )
+    for module, *arguments in (
+        (export, f"--model_dir={folder}", f"--output_dir={new}"),
+        (
+            *(finetune, f"--init_checkpoint={folder}", f"--model_dir={new}"),
+            f"--data_dir={tmp_path}",
+        ),
+        (convert, f"--from=run:{folder}/", f"--to=hf:{new}"),
+        (
+            average_checkpoints,
+            f"--model_dir={folder}",
+            "--last=2",
+            f"--output_dir={new}",
+        ),
+    ):
+        assert binaries.error_of(capsys, module, *arguments) == message
+    with pytest.raises(ValueError) as raised:
+        warm_start.checkpoint_path(str(folder))
+    assert str(raised.value) == message
+    with pytest.raises(ValueError) as raised:
+        load.read_run(str(folder))
+    assert str(raised.value) == message
+    with pytest.raises(ValueError) as raised:
+        albert_tf.load_encoder(folder)
+    assert str(raised.value) == message
+
+
+def test_a_model_for_tensorflow_lite_is_not_probed(tmp_path, capsys):
+    for name in ("config.json", "model.tflite"):
+        (tmp_path / name).write_text("{}")
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"sentence_good": "A", "sentence_bad": "B"}')
+    new = tmp_path / "new"
+    arguments = f"--model={tmp_path}", f"--suite={pairs}", f"--output_dir={new}"
+    error = binaries.error_of(capsys, probe, *arguments)
+    assert error.startswith(f"{tmp_path} is an exported model; give the directory")
 
 
 def test_a_configuration_of_another_library_is_not_read_as_one_of_a_run(tmp_path):

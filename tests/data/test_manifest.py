@@ -38,6 +38,17 @@ def test_records_of_another_shape_are_refused(data_dir, manifest, override, mess
         )
 
 
+def test_all_that_differs_is_named_at_once(data_dir, manifest):
+    config = small_run.small_config("data.pair_loss=nsp", "data.lower_case=false")
+    with pytest.raises(ValueError) as refused:
+        manifest_lib.check_manifest(str(data_dir), manifest, config)
+    assert str(refused.value) == (
+        f"the pair loss of the records in {data_dir} is sop, but data.pair_loss makes "
+        "it nsp; the lower-casing is True, but data.lower_case makes it False; make "
+        "the records again or pass --set data.pair_loss=sop --set data.lower_case=True"
+    )
+
+
 def test_missing_cut_and_changed_shards_are_named(data_dir, manifest, tmp_path):
     config = small_run.small_config()
     copy = tmp_path / "records"
@@ -67,7 +78,8 @@ def test_a_folder_without_manifest_is_refused(tmp_path):
 
 def test_the_directory_above_records_is_told_from_that_of_records(data_dir, tmp_path):
     (tmp_path / "128").mkdir()
-    with pytest.raises(ValueError, match="Make them with data_prep.create_pretraining"):
+    advice = "Make them with `python -m data_prep.create_pretraining_data`$"
+    with pytest.raises(ValueError, match=advice):
         manifest_lib.read_manifest(str(tmp_path))
     shutil.copy(data_dir / "manifest.json", tmp_path / "128")
     rule = f"data_dir must hold records .*. Give the .*, such as {tmp_path / '128'}$"

@@ -7,6 +7,7 @@ import pytest
 
 from albert_tf import predict as binary
 from albert_tf.inference import predict
+from albert_tf.serving import tflite
 from tests.support import binaries
 
 _ENDS_EARLY = """
@@ -49,6 +50,42 @@ def test_the_directory_of_a_run_is_told_how_to_export_it(tmp_path, capsys):
         f"Export it: python -m albert_tf.export --model_dir={tmp_path} "
         "--output_dir=saved_model"
     )
+
+
+RULE = "--saved_model must be a SavedModel;"
+
+
+def test_a_directory_that_is_not_there_is_said_to_be_absent(tmp_path, capsys):
+    path = tmp_path / "absent"
+    error = binaries.error_of(capsys, binary, f"--saved_model={path}", "a text")
+    assert error == f"{RULE} there is no directory {path}"
+
+
+def test_a_directory_of_something_else_is_told_the_command(tmp_path, capsys):
+    error = binaries.error_of(capsys, binary, f"--saved_model={tmp_path}", "a text")
+    assert error == (
+        f"{RULE} {tmp_path} holds none. Export one from a run: python -m "
+        "albert_tf.export --model_dir=RUN --output_dir=saved_model"
+    )
+
+
+def test_an_export_for_tensorflow_lite_is_recognized(tmp_path, capsys):
+    for name in ("config.json", tflite.MODEL_FILE):
+        (tmp_path / name).write_text("{}")
+    error = binaries.error_of(capsys, binary, f"--saved_model={tmp_path}", "a text")
+    assert error == (
+        f"{RULE} {tmp_path} is an export for TensorFlow Lite, which this command does "
+        "not take. Export the run again without --form=lite"
+    )
+
+
+def test_the_directory_of_versions_is_told_the_newest(tmp_path, capsys):
+    for name in ("3", "10", "v20"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "saved_model.pb").write_bytes(b"")
+    (tmp_path / "11").mkdir()
+    error = binaries.error_of(capsys, binary, f"--saved_model={tmp_path}", "a text")
+    assert error == f"{RULE} {tmp_path} holds version 10. Give {tmp_path}/10"
 
 
 def test_a_file_for_embeddings_is_told_about_embeddings_alone(tmp_path, capsys):

@@ -40,6 +40,7 @@ cp {folder}/hlo "$(sed -n 's/.*"hlo": "\\(.*\\)".*/\\1/p' "$3")"
 """
     )
     python.chmod(0o755)
+    (folder / "venv" / f"installed-{compiled_step.REQUIREMENTS}").touch()
     return folder
 
 
@@ -150,6 +151,17 @@ def test_a_compiler_that_is_killed_has_a_remedy(tmp_path, programs):
 def test_a_missing_environment_names_the_flag(tmp_path):
     with pytest.raises(ValueError, match="with --install_tools, which makes it"):
         compiled_step.StepCompiler(str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize("state", ["cut off", "failed"])
+def test_an_environment_that_is_not_complete_is_not_used(tmp_path, state):
+    venv = _tools(tmp_path, ANSWER) / "venv"
+    if state == "cut off":  # .ci/make_venv leaves its process id
+        (tmp_path / "venv.unfinished").write_text("7")
+    else:
+        (venv / f"installed-{compiled_step.REQUIREMENTS}").unlink()
+    with pytest.raises(ValueError, match=f"{venv} is not complete.*--install_tools"):
+        compiled_step.StepCompiler(str(tmp_path))
 
 
 def test_the_planned_program_is_the_exported_one(tmp_path):

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import html.parser
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from albert_tf import report
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.data import schema
+from albert_tf.reports import html as report_html
 from albert_tf.reports import pretraining_report
 
 CONFIG = config_lib.Config(
@@ -523,3 +525,21 @@ def test_command_says_that_a_folder_cannot_be_written(tmp_path, capsys):
     output_dir = f"--output_dir={tmp_path / 'file' / 'report'}"
     message = re.escape(str(tmp_path / "file"))
     _assert_error(capsys, message, tmp_path / "run", output_dir)
+
+
+def test_flags_of_advice_are_set_apart_and_packed_rows_are_called_rows(tmp_path):
+    alarm = "no progress. Try --set train.num_steps=9, --set optimizer.decay=wsd"
+    assert report_html.split_flags(alarm) == [
+        "no progress. Try ",
+        "--set train.num_steps=9",
+        ", ",
+        "--set optimizer.decay=wsd",
+        "",
+    ]
+    packed = config_io.override(CONFIG, ["data.pack_sequences=2"])
+    path = pretraining_report.write_report(
+        str(tmp_path), SUMMARY, ROWS, packed, alarm=alarm
+    )
+    page = pathlib.Path(path).read_text("utf-8")
+    assert "Try <code>--set train.num_steps=9</code>, <code>--set" in page
+    assert "of 33 rows packed with sequences of at most 512 tokens" in _Page(page).text

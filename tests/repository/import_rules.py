@@ -38,7 +38,7 @@ def contracts() -> dict[str, dict]:
 
 def is_binary(path: str) -> bool:
     """Returns whether a product file is a binary, by its place."""
-    return re.fullmatch(r"(albert_tf|data_prep)/(?!__init__)\w+\.py", path) is not None
+    return re.fullmatch(r"(albert_tf|data_prep)/(?!__)\w+\.py", path) is not None
 
 
 def violations(path: str, source: str, files: frozenset[str]) -> list[str]:

@@ -99,8 +99,13 @@ def test_the_wheel_has_the_product_and_nothing_else(wheel):
     recipes = {
         f"albert_tf/recipes/{path.name}" for path in (ROOT / "configs").glob("*.py")
     }
-    environment = {"make_venv", "requirements-plan.txt", "locks/requirements-plan.txt"}
-    environment = {f"albert_tf/environments/{name}" for name in environment}
+    environment = {
+        f"albert_tf/environments/{name}"
+        for name in (
+            *("make_venv", "requirements-plan.txt"),
+            *("locks/requirements-plan.txt", "locks/requirements-pip.txt"),
+        )
+    }
     found = {name for name in names if not name.startswith(folder)}
     assert found == ours | recipes | environment
     assert "albert_tf/py.typed" in found  # type checkers read the annotations
@@ -184,3 +189,23 @@ def test_the_installed_package_makes_the_environment_of_the_tpu_compiler(
     assert done.stdout.strip() == str(python), done.stderr
     assert (tmp_path / "tools" / "requirements-plan.txt").read_bytes() == pins
     assert "can be installed in a clone of the project only" in done.stderr
+
+
+@pytest.mark.slow
+def test_an_environment_of_the_installed_package_is_made_from_its_locks(
+    installed, tmp_path
+):
+    """All the way to what pip downloads, which is refused here."""
+    code = (
+        "import pathlib; from albert_tf.core import tool_environment; "
+        "tool_environment.make(pathlib.Path('tools'), 'requirements-plan.txt')"
+    )
+    variables = {**os.environ, "PYTHONPATH": str(installed), "PIP_NO_INDEX": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+    )
+    assert "No matching distribution found for pip==" in done.stderr

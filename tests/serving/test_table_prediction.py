@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from albert_tf import predict
 from albert_tf.core import config_io
+from albert_tf.inference import predict as text_prediction
 from albert_tf.inference import saved_model
 from albert_tf.serving import table_prediction
 from tests.support import binaries, small_run
@@ -120,6 +121,27 @@ def test_what_is_no_table(tmp_path, model):
     assert table_prediction.find_columns(folder, "t.csv") == ("a", "b")
     assert table_prediction.find_columns(folder, "t.txt") == ()
     assert table_prediction.find_columns(str(tmp_path), "t.csv") == ()
+
+
+def _asked(folder, *texts):
+    """What `albert_tf.predict` prints of texts on its command line."""
+    takes_pairs = len(table_prediction.text_columns(folder)) == 2
+    return "\n".join(
+        text_prediction.show_answers(folder, None, texts, "", 8, 1, False, takes_pairs)
+    )
+
+
+def test_a_model_of_pairs_takes_no_single_text(model):
+    pairs = model(*_PAIR)
+    assert _asked(pairs, "x", "y").startswith("x | y\n  -> short")
+    assert _asked(pairs, "x\ty").startswith("x | y\n  -> short")
+    with pytest.raises(ValueError, match="two texts, as those it learnt from"):
+        _asked(pairs, "x")
+
+
+def test_a_model_of_texts_answers_each(model):
+    texts = model("task.name=table", "task.text_column=a")
+    assert _asked(texts, "x", "y").count("->") == 2
 
 
 def test_a_model_of_other_tasks_reads_no_table(model):

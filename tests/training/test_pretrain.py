@@ -537,6 +537,12 @@ def test_a_folder_that_tensorflow_takes_for_a_pattern_is_refused(data_dir, tmp_p
         _train(data_dir, tmp_path / "run[1]")
 
 
+def test_a_wrong_directory_of_records_is_named_by_its_flag(tmp_path, capsys):
+    flags = "--config=small", f"--data_dir={tmp_path}/record", f"--model_dir={tmp_path}"
+    said = binaries.error_of(capsys, pretrain, *flags)
+    assert f"--data_dir: there is no directory {tmp_path}/record" in said
+
+
 def test_a_recipe_must_be_chosen(tmp_path, capsys):
     records = small_run.write_records(tmp_path)
     flags = f"--data_dir={records}", f"--model_dir={tmp_path / 'run'}"

@@ -560,7 +560,7 @@ def test_what_no_client_waits_for_is_not_computed(blocked):
     [
         ("--timeout_ms=0.5", "--timeout_ms must be 1 or more"),
         ("--host=192.0.2.1", "--host and --port must be an address of this machine"),
-        ("--saved_model=/nowhere", "/nowhere holds none"),
+        ("--saved_model=/nowhere", "there is no directory /nowhere"),
     ],
 )
 def test_wrong_flags_are_refused_in_a_line(saved_model, capsys, flag, message):
@@ -579,7 +579,7 @@ def test_a_saved_model_of_something_else_is_refused_in_a_line(tmp_path, capsys):
     handlers = [signal.getsignal(number) for number in SIGNALS]
     error = binaries.error_of(capsys, serve, f"--saved_model={tmp_path}", "--port=0")
     assert "must have one of the signatures fill_mask, " in error
-    assert "it has double" in error
+    assert "it has double. Make one with `python -m albert_tf.export`" in error
     assert handlers == [signal.getsignal(number) for number in SIGNALS]
 
 

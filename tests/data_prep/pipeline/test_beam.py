@@ -22,6 +22,7 @@ from albert_tf.core import config_io, files
 from albert_tf.data import schema
 from data_prep import beam_pipeline
 from data_prep.pipeline import block_processor, local_run
+from data_prep.pipeline import flags as pipeline_flags
 from data_prep.reading import blocks as blocks_lib
 from data_prep.reading import input_files
 from data_prep.records import chunks, shards
@@ -71,6 +72,21 @@ def test_without_beam_one_line_says_what_to_install(capsys, monkeypatch, tmp_pat
     assert "Apache Beam, which is not installed" in line
     assert line.endswith("pip install -r requirements-beam.txt")
     assert not (tmp_path / "out").exists()
+
+
+def test_without_a_vocabulary_the_command_that_trains_one_is_named(tmp_path):
+    text, vocab = tmp_path / "text.txt", tmp_path / "absent.model"
+    text.write_text("A text.")
+    values = flags.FlagValues()
+    beam_pipeline.define_flags(values)
+    given = f"--input={text}", f"--vocab_model={vocab}", "--output_dir=new"
+    beam_pipeline.parse_flags(["beam_pipeline", *given], values)
+    with pytest.raises(ValueError) as refused:
+        pipeline_flags.check_input_files(values)
+    assert str(refused.value) == (
+        f"--vocab_model must name a SentencePiece .model file; there is no {vocab}. "
+        "Train one with `python -m data_prep.train_vocab`"
+    )
 
 
 def test_flags_that_are_not_defined_are_left_for_beam():

@@ -377,6 +377,17 @@ def test_with_the_settings_of_a_model_its_weights_are_what_training_starts_from(
     )
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.endswith(f"--init_checkpoint={run} --model_dir=continued")
+    # The batch of these settings is that of a pod, and the paper's rate is for it.
+    for setting in ("train.batch_size=32", "optimizer.learning_rate=0.00016"):
+        assert f" --set={setting} " in last
+
+
+def test_what_follows_has_a_directory_that_is_not_there_yet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert create_pretraining_data._new_name("run") == "run"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run-2").mkdir()
+    assert create_pretraining_data._new_name("run") == "run-3"
 
 
 def test_one_worker_names_bad_input_in_a_process_that_made_no_pool(

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.core import files
 from albert_tf.data import schema
-from data_prep import verify
+from data_prep import inspect_records, verify
 from data_prep.verification import run, shards
 from tests.support import binaries, small_run
 
@@ -205,7 +205,26 @@ def test_missing_directory_and_missing_manifest_are_distinguished(records, tmp_p
     assert "nothing: no such directory" in only_problem(tmp_path / "nothing")
     (records / schema.MANIFEST_FILE).unlink()
     problem = only_problem(records)
-    assert problem.startswith("manifest.json: missing; run the same command")
+    assert problem.startswith(
+        "manifest.json: missing; run the same `python -m data_prep.create_pretraining_"
+    )
+
+
+@pytest.mark.parametrize("binary", [verify, inspect_records])
+@pytest.mark.parametrize("has_manifest", [False, True])
+def test_a_run_is_told_from_its_records(
+    records, tmp_path, capsys, binary, has_manifest
+):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in (schema.CONFIG_FILE, schema.CHECKPOINT_FILE):
+        (folder / name).write_text("{}")
+    if has_manifest:
+        shutil.copy(records / schema.MANIFEST_FILE, folder)
+    assert binaries.error_of(capsys, binary, folder) == (
+        f"{folder} is the directory of a run, not of records; give the --output_dir of "
+        "`python -m data_prep.create_pretraining_data` that it was trained on"
+    )
 
 
 @pytest.mark.parametrize(

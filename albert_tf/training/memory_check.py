@@ -1,0 +1,52 @@
+"""Refuses a step that a machine without accelerators has no memory for."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf.core import stages as stages_lib
+from albert_tf.devices import strategies
+from albert_tf.diagnostics import memory
+from albert_tf.model import costs
+
+_GIB = 1 << 30
+
+
+def check(
+    stages: Sequence[stages_lib.Stage],
+    strategy: tf.distribute.Strategy,
+    observed: memory.Observed | None = None,
+) -> None:
+    """Compares what steps need at least with the memory of this machine.
+
+    Without this a batch for a pod, on a laptop, ends with a process that the system
+    kills, and perhaps others with it.
+
+    Args:
+      stages: of the run; each has a step of its own.
+      strategy: its devices. Accelerators have memory of their own, and are not checked.
+      observed: the memory; None for this machine's.
+
+    Raises:
+      ValueError: what `albert_tf.describe` counts is more than there is.
+    """
+    if not strategies.is_on_cpu(strategy):
+        return
+    observed = observed or memory.observe()
+    usable = min(observed.total, observed.limit or observed.total)
+    num_replicas = strategy.num_replicas_in_sync
+    for stage in stages:
+        counted = costs.recipe_costs(stage.config, num_replicas)
+        local = num_replicas // strategies.num_hosts(strategy)
+        needed = counted.weight_and_slot_bytes + local * (
+            counted.reduced_gradient_bytes + counted.activation_bytes.total
+        )
+        if needed > usable:
+            run = stage.config.train
+            raise ValueError(
+                f"a step with train.batch_size {run.batch_size:,} in "
+                f"{run.accumulation_steps:,} parts needs {needed / _GIB:,.1f} GiB and "
+                f"more, and this machine has {usable / _GIB:,.1f} GiB. Set a smaller "
+                "train.batch_size (--scale_to_batch_size adapts the rate and the "
+                "steps too), or more train.accumulation_steps"
+            )
