@@ -91,7 +91,6 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         profile_steps = flags_lib.profile_steps(flag_values)
         flags_lib.refuse_second_run(flag_values)
         data_dir = flag_values.data_dir
-        cli.require_directories(flag_values, "data_dir")
         sources.read(data_dir, config)
         if flag_values.scale_to_batch_size is None:
             config_io.require_choice(flag_values.config, flag_values.set)

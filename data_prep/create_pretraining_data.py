@@ -21,8 +21,8 @@ from albert_tf.core import cli, config_io, files
 from albert_tf.core import config as config_lib
 from data_prep.pipeline import flags as flags_lib
 
-# Sequences of a step on a laptop.
-_SMALL_BATCH = 32
+# Sequences of a step, and steps, on a laptop.
+_SMALL_BATCH, _SMALL_STEPS = 32, 2000
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -114,16 +114,21 @@ def _next_command(flag_values: flags.FlagValues, config: config_lib.Config) -> s
 
 def _small_run(config: config_lib.Config) -> list[str]:
     """Returns settings of a run of hours, at the recipe's rate for its batch."""
-    share = _SMALL_BATCH / config.train.batch_size
-    rate = config.optimizer.learning_rate * math.sqrt(share)
-    return [
+    run, optimizer = config.train, config.optimizer
+    rate = optimizer.learning_rate * math.sqrt(_SMALL_BATCH / run.batch_size)
+    settings = [
         f"train.batch_size={_SMALL_BATCH}",
-        "train.num_steps=2000",
+        f"train.num_steps={_SMALL_STEPS}",
         "train.eval_every_steps=200",
         "train.save_every_steps=200",
         f"optimizer.learning_rate={rate:.2g}",
         "optimizer.warmup_steps=100",
     ]
+    if run.accumulation_steps > 1:
+        settings.append("train.accumulation_steps=1")
+    if optimizer.decay_steps:
+        settings.append(f"optimizer.decay_steps={_SMALL_STEPS // 10}")
+    return settings
 
 
 def _new_name(name: str) -> str:

@@ -28,8 +28,8 @@ from data_prep.vocab import settings as settings_lib
 _DEFAULTS = settings_lib.VocabSettings()
 
 
-# Those that records are usually made for, each with a vocabulary of its own size.
-_RECIPES = "small", "albert_base"
+# What records are usually made for, with a vocabulary of the paper's size.
+_RECIPE = "albert_base"
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -166,11 +166,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 def _recipe(vocab_size: int) -> str:
-    """Returns a recipe with a vocabulary of that size; of others a word to replace."""
-    for name in _RECIPES:
-        if config_io.load(recipes.path_of(name)).model.vocab_size == vocab_size:
-            return name
-    return "RECIPE"
+    """Returns a recipe with a vocabulary of that size, or a word to replace."""
+    found = config_io.load(recipes.path_of(_RECIPE)).model.vocab_size
+    return _RECIPE if vocab_size == found else "RECIPE"
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 import contextlib
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.core import (
     checkpoint_prefix,
+    console,
     files,
     other_formats,
     short_repr,
@@ -107,8 +107,8 @@ def _download_advice(path: str) -> str:
     owner, _, name = path.partition("/")
     if not _HUB_NAME.fullmatch(path) or files.exists(owner):
         return ""
-    words = ["python", "-m", "albert_tf.convert", f"--from=hf:{path}", "--download"]
-    command = shlex.join([*words, f"--to=run:{name}_run"])
+    words = f"--from=hf:{path}", "--download", f"--to=run:{name}_run"
+    command = console.command_line("albert_tf.convert", *words)
     return (
         ". If it is the name of a model on the Hugging Face Hub, fetch and convert it "
         f"first: {command}. Then give {name}_run"
@@ -119,8 +119,8 @@ def require_run(path: str, may_be_exported: bool = True) -> None:
     """Raises ValueError if the directory `path` holds no run.
 
     Args:
-      path: local or remote; no SavedModel, unless that is refused.
-      may_be_exported: whether an exported model would do.
+      path: local or remote, and no exported model if that would do.
+      may_be_exported: whether an exported model would do, as the error then says.
     """
     other_formats.refuse(path)
     if not may_be_exported:

@@ -3,7 +3,7 @@
 import os
 import shlex
 
-from albert_tf.core import checkpoint_prefix, files, provenance, strict_json
+from albert_tf.core import checkpoint_prefix, console, files, provenance, strict_json
 
 _CONFIG_FILE = "config.json"
 _OF_HUGGING_FACE = ("architectures", "model_type", "transformers_version")
@@ -37,8 +37,8 @@ def refuse(path: str) -> None:
     if name not in _TITLES:
         return
     run = f"{provenance.name_of(folder)}_run"
-    words = ["python", "-m", "albert_tf.convert"]
-    command = shlex.join([*words, f"--from={name}:{folder}", f"--to=run:{run}"])
+    words = f"--from={name}:{folder}", f"--to=run:{run}"
+    command = console.command_line("albert_tf.convert", *words)
     raise ValueError(
         f"{folder} holds a model of {_TITLES[name]}, which must be converted to a run "
         f"first: {command}. Then give {run}"

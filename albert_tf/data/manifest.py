@@ -129,7 +129,7 @@ def check_manifest(
     if differences:
         raise ValueError(
             f"{'; '.join(differences)}; make the records again or pass "
-            f"{' '.join(fixes)}"
+            f"{' and '.join(fixes)}"
         )
     for split in manifest.splits.values():
         for shard in split.shards:

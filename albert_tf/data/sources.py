@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import files
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
@@ -141,6 +142,8 @@ def _read_stage(
             setting = f"{stage.prefix}.records"
     for name, weight in sorted(_weights(stage).items()):
         path = os.path.join(data_dir, name) if name else data_dir
+        if path.startswith(data_dir) and not files.is_folder(data_dir):
+            raise ValueError(f"--data_dir: there is no directory {data_dir}")
         manifest = manifest_lib.read_manifest(path, setting if name else "--data_dir")
         manifest_lib.check_manifest(path, manifest, stage.config, keys)
         yield Source(name, path, manifest, weight)

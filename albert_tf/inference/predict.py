@@ -51,7 +51,9 @@ def show_answers(
     name = _choose_signature(model, signature)
     form = _forms(top_k)[name]
     if takes_pairs and name == "classify":
-        form = form._replace(fields="two texts, as those it learnt from", least=2)
+        form = form._replace(
+            fields="two texts, as the model was trained on pairs", least=2
+        )
     answers = _answers(
         model, name, form, _examples(form, arguments, input_path), batch_size
     )

@@ -101,7 +101,8 @@ def maybe_recompute(
     # A layer that is not built yet has no weights to pass on.
     if not (recompute and layer.built):
         return layer(hidden, weights=weights, **arguments)
-    variables = layer.trainable_variables
+    # Also those that are not trained: the recomputation must not read variables.
+    variables = layer.weights
 
     def run(hidden, *tensors):
         return layer(hidden, weights=weights.replacing(variables, tensors), **arguments)
@@ -112,18 +113,19 @@ def maybe_recompute(
 def _recomputed(function: Callable) -> Callable:
     """Returns `function` with a backward pass that computes it again.
 
-    `tf.recompute_grad` serves no program that XLA compiles as a whole: what makes its
-    recomputation wait is folded, and then both computations are merged into one, whose
-    activations are kept.
+    `tf.recompute_grad` saves no memory in a program that XLA compiles as a whole: what
+    makes its recomputation wait is folded, and then both computations are merged into
+    one, whose activations are kept.
 
     Args:
-      function: of tensors, the first of them float; returns one float tensor. It reads
-        no variable.
+      function: of tensors of any shapes, the first of them float; returns one float
+        tensor. It reads no variable.
     """
 
     @tf.custom_gradient
     def run(first, *others):
         def gradients(upstream):
+            upstream = tf.convert_to_tensor(upstream)  # of a gather it is none
             # Without it, compilers may find that this was computed before.
             again = first + tf.cast(zero_after(upstream), first.dtype)
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -138,9 +140,13 @@ def _recomputed(function: Callable) -> Callable:
 
 
 def zero_after(tensor: tf.Tensor) -> tf.Tensor:
-    """Returns a scalar 0 that is known when `tensor` is, and not before.
+    """Returns bool [], always False, that is known only when `tensor` is.
 
-    No number is both, but compilers do not see that.
+    Nothing is both no number and finite, but compilers do not see that.
+
+    Args:
+      tensor: float, of any shape and a known rank; it may be empty.
     """
-    element = tensor[(0,) * tensor.shape.rank]
+    corner = tensor[(slice(1),) * tensor.shape.rank]
+    element = tf.reduce_max(corner)
     return tf.math.is_nan(element) & tf.math.is_finite(element)

@@ -104,7 +104,9 @@ class StepCompiler:
         if install:
             tool_environment.make(self._folder, REQUIREMENTS)
         elif not tool_environment.is_made(self._folder, REQUIREMENTS):
-            state = "is not complete" if python.exists() else "is not there"
+            state = (
+                "is not complete, or being made" if python.exists() else "is not there"
+            )
             raise ValueError(
                 "plans for TPUs need their compiler (JAX and libtpu, about 1.2 GB) in "
                 f"an environment of its own, and {self._folder / 'venv'} {state}; give "

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import branching, run_dir, run_lock, warm_start
+from albert_tf.checkpoints import (
+    branching,
+    checkpoint_files,
+    run_dir,
+    run_lock,
+    warm_start,
+)
 from albert_tf.core import config as config_lib
 from albert_tf.core import stages
 from albert_tf.data import input_pipeline, sources
@@ -82,12 +88,12 @@ def train(
     """
     strategy = strategies.create_strategy(options.strategy, options.tpu)
     is_chief = strategies.is_chief(strategy)
+    reached = max(checkpoint_files.whole_steps(model_dir), default=0)
+    memory_check.check(stages.split(config), strategy, reached)
     with (
         strategies.raise_worker_lost(strategy),
         run_lock.hold(model_dir, is_chief, preemption.exit_lost) as check_held,
     ):
-        memory_check.check(stages.split(config), strategy)
-
         # ---- Data ----
         run = sources.read(data_dir, config)
         notes = run_dir.check(config, run, model_dir)

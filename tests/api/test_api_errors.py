@@ -107,7 +107,10 @@ def test_records_of_another_recipe_are_answered_with_the_override(tmp_path):
     folder = small_run.write_records(tmp_path)
     config = small_run.small_config("data.max_seq_length=20")
     found = _message("read_batches", folder, config)
-    assert found.endswith("or pass the override data.max_seq_length=24")
+    assert found.endswith(
+        "or pass the override data.max_seq_length=24 and the override "
+        "data.max_predictions_per_seq=4"
+    )
 
 
 def test_no_pairs_are_said_to_be_none_and_no_texts_have_no_embeddings(run):

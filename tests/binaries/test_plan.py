@@ -21,7 +21,7 @@ from tests.support import binaries
         ),
         (
             ("--accelerator=v3-8", "--tools=absent"),
-            "there is no absent/venv/bin/python; give the same command with --install",
+            "absent/venv is not there; give the same command with --install",
         ),
         (
             ("--fill_table=x.json", "--tools=absent"),

@@ -45,7 +45,8 @@ def test_all_that_differs_is_named_at_once(data_dir, manifest):
     assert str(refused.value) == (
         f"the pair loss of the records in {data_dir} is sop, but data.pair_loss makes "
         "it nsp; the lower-casing is True, but data.lower_case makes it False; make "
-        "the records again or pass --set data.pair_loss=sop --set data.lower_case=True"
+        "the records again or pass --set data.pair_loss=sop and "
+        "--set data.lower_case=True"
     )
 
 

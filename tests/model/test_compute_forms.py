@@ -126,9 +126,36 @@ def test_xla_does_not_merge_what_is_recomputed():
 @pytest.mark.parametrize(
     "value", [0.0, -0.0, 1.5, -3e38, float("inf"), float("-inf"), float("nan")]
 )
-def test_what_recomputation_waits_for_changes_nothing(value):
-    upstream = tf.fill([2, 3, 4], tf.constant(value, tf.bfloat16))
-    assert not compute_lib.zero_after(upstream)
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_what_recomputation_waits_for_changes_nothing(value, jit_compile):
+    wait = tf.function(compute_lib.zero_after, jit_compile=jit_compile)
+    for shape in ([2, 3, 4], [0, 3, 4]):
+        assert not wait(tf.fill(shape, tf.constant(value, tf.bfloat16)))
+
+
+@pytest.mark.parametrize("remat", ["attention", "block"])
+@pytest.mark.parametrize("num_rows", [0, 2])
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_recomputation_in_a_loop_of_ones_own(remat, num_rows, is_frozen):
+    """Eager, from a gathered output, also of a frozen block or of no row."""
+
+    def gradient(compute):
+        model = pretraining_model.build_pretraining_model(_sizes(), 1, compute)
+        blocks = model.encoder.blocks
+        for block in blocks:
+            block.trainable = not is_frozen
+        names = "input_ids", "input_mask", "segment_ids"
+        ids, mask, segments = (_features()[name][:num_rows] for name in names)
+        with tf.GradientTape() as tape:
+            output = pretraining_model.make_encode(model)(ids, mask, segments)[0]
+            chosen = tf.gather(output, tf.range(num_rows))
+            loss = tf.reduce_sum(chosen * chosen * tf.range(10.0))
+        table = model.trainable_variables[0]
+        return tf.convert_to_tensor(tape.gradient(loss, table)).numpy()
+
+    recomputed = gradient(compute_lib.Compute(remat=remat))
+    assert np.any(recomputed) == bool(num_rows)
+    np.testing.assert_allclose(recomputed, gradient(compute_lib.DEFAULT), atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_an_environment_that_is_not_complete_is_not_used(tmp_path, state):
         (tmp_path / "venv.unfinished").write_text("7")
     else:
         (venv / f"installed-{compiled_step.REQUIREMENTS}").unlink()
-    with pytest.raises(ValueError, match=f"{venv} is not complete.*--install_tools"):
+    with pytest.raises(ValueError, match=f"{venv} is not complete, .*--install_tools"):
         compiled_step.StepCompiler(str(tmp_path))
 
 

@@ -208,4 +208,5 @@ def test_an_environment_of_the_installed_package_is_made_from_its_locks(
         capture_output=True,
         text=True,
     )
+    assert done.returncode
     assert "No matching distribution found for pip==" in done.stderr

@@ -135,7 +135,9 @@ def test_a_model_of_pairs_takes_no_single_text(model):
     pairs = model(*_PAIR)
     assert _asked(pairs, "x", "y").startswith("x | y\n  -> short")
     assert _asked(pairs, "x\ty").startswith("x | y\n  -> short")
-    with pytest.raises(ValueError, match="two texts, as those it learnt from"):
+    with pytest.raises(
+        ValueError, match="two texts, as the model was trained on pairs"
+    ):
         _asked(pairs, "x")
 
 

@@ -382,6 +382,21 @@ def test_with_the_settings_of_a_model_its_weights_are_what_training_starts_from(
         assert f" --set={setting} " in last
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["train.accumulation_steps=64"],
+        ["optimizer.decay=wsd", "optimizer.decay_steps=10000"],
+        ["optimizer.name=adamw", "train.num_steps=500"],
+    ],
+)
+def test_the_settings_that_follow_fit_the_recipe(settings):
+    config = config_io.load("configs/albert_base.py", settings)
+    small = create_pretraining_data._small_run(config)
+    run = config_io.load("configs/albert_base.py", [*settings, *small]).train
+    assert (run.batch_size, run.num_steps, run.accumulation_steps) == (32, 2000, 1)
+
+
 def test_what_follows_has_a_directory_that_is_not_there_yet(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert create_pretraining_data._new_name("run") == "run"
