@@ -215,8 +215,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         if "fill_mask" in names:
             examples = ["Paris is the [MASK] of France."]
         elif "classify" in names:
-            examples = ["A text", "Another text"]
-            examples = examples[: len(table_prediction.text_columns(output_dir)) or 1]
+            of_pairs = table_prediction.takes_pairs(output_dir)
+            examples = ["A text", "Another text"] if of_pairs else ["A text"]
         arguments = [f"--saved_model={output_dir}", *examples]
         print(cli.next_command("albert_tf.predict", *arguments))
 

@@ -203,7 +203,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             *examples,
             flag_values.top_k,
             flag_values.json,
-            takes_pairs=len(table_prediction.text_columns(model)) == 2,
+            takes_pairs=table_prediction.takes_pairs(model),
         )
         for answer in _with_progress(answers, is_printed=True):
             print(answer)

@@ -125,7 +125,7 @@ def test_what_is_no_table(tmp_path, model):
 
 def _asked(folder, *texts):
     """What `albert_tf.predict` prints of texts on its command line."""
-    takes_pairs = len(table_prediction.text_columns(folder)) == 2
+    takes_pairs = table_prediction.takes_pairs(folder)
     return "\n".join(
         text_prediction.show_answers(folder, None, texts, "", 8, 1, False, takes_pairs)
     )
