@@ -26,8 +26,6 @@ from data_prep.reading import input_files
 from data_prep.vocab import settings as settings_lib
 
 _DEFAULTS = settings_lib.VocabSettings()
-
-
 # What records are usually made for, with a vocabulary of the paper's size.
 _RECIPE = "albert_base"
 

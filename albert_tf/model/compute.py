@@ -125,7 +125,8 @@ def _recomputed(function: Callable) -> Callable:
     @tf.custom_gradient
     def run(first, *others):
         def gradients(upstream):
-            upstream = tf.convert_to_tensor(upstream)  # of a gather it is none
+            # After a gather these are slices with their indices.
+            upstream = tf.convert_to_tensor(upstream)
             # Without it, compilers may find that this was computed before.
             again = first + tf.cast(zero_after(upstream), first.dtype)
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -142,7 +143,7 @@ def _recomputed(function: Callable) -> Callable:
 def zero_after(tensor: tf.Tensor) -> tf.Tensor:
     """Returns bool [], always False, that is known only when `tensor` is.
 
-    Nothing is both no number and finite, but compilers do not see that.
+    Nothing is both no number and finite; XLA does not fold that, here and for TPUs.
 
     Args:
       tensor: float, of any shape and a known rank; it may be empty.

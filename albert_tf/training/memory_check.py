@@ -35,7 +35,10 @@ def check(
     """
     if not strategies.is_on_cpu(strategy):
         return
-    observed = observed or memory.observe()
+    try:
+        observed = observed or memory.observe()
+    except OSError:
+        return  # a system without /proc
     usable = min(observed.total, observed.limit or observed.total)
     num_replicas = strategy.num_replicas_in_sync
     for stage in stages:
@@ -45,9 +48,11 @@ def check(
         ):
             continue  # the input pipeline refuses a batch that cannot be divided
         counted = costs.recipe_costs(stage.config, num_replicas)
-        local = num_replicas // strategies.num_hosts(strategy)
-        needed = counted.weight_and_slot_bytes + local * (
-            counted.reduced_gradient_bytes + counted.activation_bytes.total
+        # Each replica has weights and slots of its own.
+        needed = (num_replicas // strategies.num_hosts(strategy)) * (
+            counted.weight_and_slot_bytes
+            + counted.reduced_gradient_bytes
+            + counted.activation_bytes.total
         )
         if needed > usable:
             prefix = stage.prefix

@@ -193,20 +193,14 @@ def test_the_installed_package_makes_the_environment_of_the_tpu_compiler(
 
 @pytest.mark.slow
 def test_an_environment_of_the_installed_package_is_made_from_its_locks(
-    installed, tmp_path
+    installed, tmp_path, monkeypatch
 ):
     """All the way to what pip downloads, which is refused here."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     code = (
         "import pathlib; from albert_tf.core import tool_environment; "
         "tool_environment.make(pathlib.Path('tools'), 'requirements-plan.txt')"
     )
-    variables = {**os.environ, "PYTHONPATH": str(installed), "PIP_NO_INDEX": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-    )
+    done = _run(installed, tmp_path, sys.executable, "-c", code)
     assert done.returncode
     assert "No matching distribution found for pip==" in done.stderr

@@ -72,10 +72,12 @@ def test_each_replica_of_this_machine_counts():
     settings = ["train.batch_size=32", "data.max_seq_length=128"]
     config = config_io.load("configs/albert_base.py", settings)
     counted = [costs.recipe_costs(config, number) for number in (1, 2)]
-    weights = counted[0].weight_and_slot_bytes
-    gradients = counted[0].reduced_gradient_bytes
     assert counted[0].activation_bytes.total > 1.9 * counted[1].activation_bytes.total
-    needed = weights + 2 * (gradients + counted[1].activation_bytes.total)
+    needed = 2 * (
+        counted[1].weight_and_slot_bytes
+        + counted[1].reduced_gradient_bytes
+        + counted[1].activation_bytes.total
+    )
 
     class TwoReplicas:
         """Two logical CPU devices; a process cannot split its CPU late."""
@@ -109,6 +111,16 @@ def test_accelerators_have_memory_of_their_own():
     config = config_io.load("configs/albert_base.py", [])
     tpu, observed = fake_tpu.create_strategy(), memory.Observed(GIB, GIB, None)
     memory_check.check(stages.split(config), tpu, 0, observed)
+
+
+def test_a_system_that_does_not_tell_its_memory_is_not_checked(monkeypatch):
+    def observe():
+        raise FileNotFoundError("/proc/meminfo")
+
+    monkeypatch.setattr(memory, "observe", observe)
+    config = config_io.load("configs/albert_base.py", [])
+    device = strategies.create_strategy("one_device")
+    memory_check.check(stages.split(config), device)
 
 
 def test_training_is_refused_before_records_are_read(monkeypatch, tmp_path):
