@@ -147,7 +147,7 @@ def test_recomputation_in_a_loop_of_ones_own(remat, num_rows, is_frozen):
         names = "input_ids", "input_mask", "segment_ids"
         ids, mask, segments = (_features()[name][:num_rows] for name in names)
         with tf.GradientTape() as tape:
-            output = pretraining_model.make_encode(model)(ids, mask, segments)[0]
+            output = model.encoder(ids, mask, segments).sequence_output
             chosen = tf.gather(output, tf.range(num_rows))
             loss = tf.reduce_sum(chosen * chosen * tf.range(10.0))
         table = model.trainable_variables[0]
