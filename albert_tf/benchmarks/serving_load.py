@@ -86,7 +86,8 @@ def measure(
             batcher = batching.RequestBatcher(
                 function, _limits(settings, name), size_of
             )
-            for length, seconds in _ask(batcher, load, seed=number):
+            shares = name == LIKE_LENGTHS
+            for length, seconds in _ask(batcher, load, number, shares):
                 latencies[name][length].append(seconds)
                 counts[name] += 1
             batcher.close()
@@ -107,9 +108,16 @@ def _limits(settings: settings_lib.ServerSettings, name: str) -> batching.Limits
 
 
 def _ask(
-    batcher: batching.RequestBatcher, load: Load, seed: int
+    batcher: batching.RequestBatcher, load: Load, seed: int, shares: bool
 ) -> list[tuple[int, float]]:
-    """Returns the length and the seconds of each request that was answered in time."""
+    """Returns the length and the seconds of each request that was answered in time.
+
+    Args:
+      batcher: that answers.
+      load: who asks, and what.
+      seed: of lengths and texts.
+      shares: whether the clients have names, so that each gets an equal share.
+    """
     found: list[tuple[int, float]] = []
     end = time.monotonic() + load.seconds
 
@@ -117,7 +125,8 @@ def _ask(
         rng = random.Random(f"{seed}-{number}")
         while (began := time.monotonic()) < end:
             (length,) = rng.choices(list(load.lengths), list(load.lengths.values()))
-            batcher.submit([(make_text(length, rng),)])[0].result()
+            text = make_text(length, rng)
+            batcher.submit([(text,)], f"client {number}" if shares else "")[0].result()
             if (answered := time.monotonic()) < end:
                 found.append((length, answered - began))
 

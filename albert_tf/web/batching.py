@@ -74,10 +74,15 @@ class RequestBatcher:
     """Runs a function on batches of items from many callers.
 
     A batch is run when it is full, or when the oldest item has waited `max_wait_ms`. It
-    has the oldest item of the client for which the fewest tokens were computed while it
-    waited, so that a client with many items does not delay another with few, and others
-    of like lengths. Items that arrive while a batch is run go into the next ones. An
-    item whose future is cancelled is not run, and makes room.
+    has the oldest item of the client that is first in turn, and others of like lengths.
+    Items that arrive while a batch is run go into the next ones. An item whose future
+    is cancelled is not run, and makes room.
+
+    Turns are those of fair queueing (Demers et al., 1989): each token that is computed
+    for a client moves its turn back by one, and a client that begins to wait gets the
+    turn that those who wait have reached on average. So a client with many items does
+    not delay another with few, and short items of many clients do not keep a long one
+    waiting.
     """
 
     def __init__(
@@ -101,9 +106,11 @@ class RequestBatcher:
         self._size_of = size_of
         self._on_batch = on_batch
         self._waiting: list[_Entry] = []
-        # Tokens computed for each client that waits, and of those that do not, as many
-        # as for the one that got least.
-        self._computed: dict[str, int] = {}
+        # Tokens that a client would have got since the beginning if each batch had been
+        # divided equally among those who waited, and the turns of those who wait or got
+        # more than that.
+        self._fair_share = 0.0
+        self._turns: dict[str, float] = {}
         self._changed = threading.Condition()
         self._is_closed = False
         # A future of the pool captures whatever `run` raises, so that no error ends the
@@ -160,16 +167,10 @@ class RequestBatcher:
                     f"about {most_of_client} tokens of one client may wait, and {own} "
                     f"of yours do; received {tokens} more. Wait for their answers"
                 )
-            self._join(client)
+            self._turns.setdefault(client, self._fair_share)
             self._waiting.extend(entries)
             self._changed.notify()
         return [entry.future for entry in entries]
-
-    def _join(self, client: str) -> None:
-        """Lets a client begin as if it had got as much as any that waits."""
-        waiting = {entry.client for entry in self._waiting}
-        counts = {one: self._computed[one] for one in waiting}
-        self._computed = {client: min(counts.values(), default=0), **counts}
 
     def close(self) -> None:
         """Runs the waiting items, and ends the thread."""
@@ -202,9 +203,24 @@ class RequestBatcher:
                 timeout=max(deadline - time.monotonic(), 0),
             )
             batch = self._choose()
+            self._count(batch)
             chosen = {id(entry) for entry in batch}
             self._waiting = [e for e in self._waiting if id(e) not in chosen]
             return batch
+
+    def _count(self, batch: Sequence[_Entry]) -> None:
+        """Moves the turns of a batch's clients, while its items still wait."""
+        waiting = {entry.client for entry in self._waiting}
+        for entry in batch:
+            self._turns[entry.client] += entry.size.tokens
+        tokens = sum(entry.size.tokens for entry in batch)
+        self._fair_share += tokens / len(waiting)
+        # A client that does not wait begins at the fair share, unless it had more.
+        self._turns = {
+            client: turn
+            for client, turn in self._turns.items()
+            if client in waiting or turn > self._fair_share
+        }
 
     def _has_full_batch(self) -> bool:
         return (
@@ -217,8 +233,8 @@ class RequestBatcher:
         tokens: collections.Counter[str] = collections.Counter()
         for entry in self._waiting:
             tokens[entry.client] += entry.size.tokens
-        # Among clients that got equally much, the one that waits for least.
-        client = min(tokens, key=lambda one: (self._computed[one], tokens[one]))
+        # Among clients whose turn is the same, the one that waits for least.
+        client = min(tokens, key=lambda one: (self._turns[one], tokens[one]))
         first = next(n for n, e in enumerate(self._waiting) if e.client == client)
         near = self._waiting[first].size.length
         ratio = self._limits.max_length_ratio
@@ -237,7 +253,6 @@ class RequestBatcher:
                 continue
             chosen.append(place)
             rows, longest, shortest = rows + size.rows, high, low
-            self._computed[self._waiting[place].client] += size.tokens
             if len(chosen) == self._limits.max_batch_size:
                 break
         return [self._waiting[place] for place in sorted(chosen)]

@@ -38,6 +38,12 @@ class Metrics:
             ["endpoint"],
             registry=self._registry,
         )
+        self._queue_tokens = prometheus_client.Gauge(
+            "albert_queue_tokens",
+            "Tokens of the texts that wait for the model, estimated.",
+            ["endpoint"],
+            registry=self._registry,
+        )
 
     def count_request(self, endpoint: str, status: int, seconds: float) -> None:
         """Counts one answered request."""
@@ -45,18 +51,19 @@ class Metrics:
         self._seconds.labels(endpoint).observe(seconds)
 
     def watch_queue(
-        self, endpoint: str, num_waiting: Callable[[], int]
+        self, endpoint: str, waiting: Callable[[], tuple[int, int]]
     ) -> Callable[[int], None]:
         """Starts to export the metrics of a queue.
 
         Args:
           endpoint: its label.
-          num_waiting: returns the number of texts that wait.
+          waiting: returns the number of texts that wait, and of their tokens.
 
         Returns:
           A function to call with the size of each batch.
         """
-        self._queue_length.labels(endpoint).set_function(num_waiting)
+        self._queue_length.labels(endpoint).set_function(lambda: waiting()[0])
+        self._queue_tokens.labels(endpoint).set_function(lambda: waiting()[1])
         return self._batch_size.labels(endpoint).observe
 
     def text(self) -> bytes:

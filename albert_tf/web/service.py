@@ -69,7 +69,7 @@ class Service:
         self, name: str, function: model.Function, size_of: sizes.SizeOf
     ) -> None:
         # The queue exists only after the batcher was created.
-        on_batch = self._metrics.watch_queue(name, lambda: self._num_waiting(name))
+        on_batch = self._metrics.watch_queue(name, lambda: self._waiting(name))
         self._batchers[name] = batching.RequestBatcher(
             function,
             batching.Limits(
@@ -82,9 +82,10 @@ class Service:
             on_batch,
         )
 
-    def _num_waiting(self, name: str) -> int:
+    def _waiting(self, name: str) -> tuple[int, int]:
+        """The number of items that wait, and of their tokens."""
         batcher = self._batchers.get(name)
-        return batcher.num_waiting if batcher else 0
+        return (batcher.num_waiting, batcher.num_tokens_waiting) if batcher else (0, 0)
 
     async def ask(self, name: str, items: Sequence[Any], client: str = "") -> list[Any]:
         """The answers to all items, in order.

@@ -296,6 +296,35 @@ def test_clients_with_as_many_items_take_turns():
     assert all(set(found[n : n + 2]) == {"a", "b"} for n in range(0, 8, 2))
 
 
+def test_short_items_of_other_clients_do_not_keep_a_long_one_waiting():
+    # Each of them asks again while its item is computed, until the long one was, or 50
+    # times in all.
+    began, released = threading.Event(), threading.Event()
+    lengths, left = [], iter(range(50))
+
+    def run(items):
+        began.set()
+        assert released.wait(TIMEOUT)
+        for client, length in items:
+            lengths.append(length)
+            if 400 not in lengths and next(left, None) is not None:
+                batcher.submit([(client, 1)], client)
+        return items
+
+    batcher = batching.RequestBatcher(
+        run, limits(1), lambda item: sizes.Size(1, item[1])
+    )
+    first = batcher.submit([("first", 2)], "first")
+    assert began.wait(TIMEOUT)  # all others wait until this one is done
+    for client in "abc":
+        batcher.submit([(client, 1)], client)
+    long = batcher.submit([("long", 400)], "long")
+    released.set()
+    results([*first, *long])
+    batcher.close()
+    assert lengths.index(400) <= 5  # after those that came before it
+
+
 def test_one_client_does_not_fill_the_queue():
     blocked = threading.Event()
 

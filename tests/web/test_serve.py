@@ -503,6 +503,7 @@ def test_a_full_queue_is_503_and_those_in_it_are_answered(blocked):
             waiting = pool.submit(server.ask, "embeddings", texts=["b"] * 32)
             line = 'albert_queue_length{endpoint="embeddings"}'
             wait_for(lambda: metric(server, line) == 32)
+            assert metric(server, 'albert_queue_tokens{endpoint="embeddings"}') == 64
             refused = server.ask("embeddings", texts=["c"])
             assert refused.status == 503
             assert refused.headers["Retry-After"] == "1"
@@ -638,6 +639,7 @@ def test_metrics_count_requests_batches_and_unknown_paths():
             ('albert_batch_size_count{endpoint="embeddings"}', 1),
             ('albert_request_seconds_count{endpoint="/v1/embeddings"}', 2),
             ('albert_queue_length{endpoint="embeddings"}', 0),
+            ('albert_queue_tokens{endpoint="embeddings"}', 0),
         ):
             assert metric(server, line) == value
         kind = server.get("/metrics").headers["Content-Type"]
