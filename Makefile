@@ -131,8 +131,9 @@ build-file: ## write the BUILD files from the files' imports
 # One benchmark is one module bench_NAME.py of a package, called as `make bench-NAME`.
 BENCHMARK = $(or $(wildcard $(SOURCES:=/bench_$*.py)), \
   $(error no benchmark $*; there are $(wildcard $(SOURCES:=/bench_*.py))))
+bench-serve: BENCH_REQUIREMENTS = requirements-openvino.txt
 bench-%: ## run the benchmark bench_NAME.py
-	@$(PRODUCT)
+	@$(PRODUCT) $(BENCH_REQUIREMENTS)
 	$(RUN) -m $(subst /,.,$(basename $(BENCHMARK))) $(BENCH_ARGS)
 
 .PHONY: clean

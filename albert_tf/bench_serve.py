@@ -1,15 +1,16 @@
-r"""Speed of an exported model, compared with Hugging Face's on PyTorch.
+r"""Speed of an exported model, compared with transformers and KerasHub.
 
   python -m albert_tf.bench_serve --rounds=5
   python -m albert_tf.bench_serve --model_dir=RUN --batch_sizes=1,8
 
 A pre-trained run (by default one of base size with random weights and sequences of 128
 tokens) is exported in float32, in bfloat16, for TensorFlow Lite in eight bits (the row
-"lite", among those of float32), for OpenVINO if it is installed (in eight bits among
-the rows of bfloat16), and converted for transformers, which runs on PyTorch and, as a
-graph, on ONNX Runtime (its eight bits are also among the rows of bfloat16). All of them
-take the same texts, which are as long as the sequence, and return the sequence output
-and the pooled output as arrays. They are timed in rounds, as in albert_tf.bench_model.
+"lite", among those of float32), for OpenVINO if requirements-openvino.txt is installed
+(in eight bits among the rows of bfloat16), and converted for transformers, which runs
+on PyTorch and, as a graph, on ONNX Runtime (its eight bits are also among the rows of
+bfloat16), and for KerasHub, which XLA compiles. All of them take the same texts, which
+are as long as the sequence, and return the sequence output and the pooled output as
+arrays. They are timed in rounds, as in albert_tf.bench_model.
 """
 
 import os
@@ -32,6 +33,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer("rounds", 5, rounds, 1, None, flag_values=values)
     alone = "Measure this project only."
     flags.DEFINE_bool("no_baselines", False, alone, values)
+    flags.DEFINE_string("json", "", "File for all figures.", values)
 
 
 def _batch_size(text: str) -> int:
@@ -55,9 +57,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # first.
         from albert_tf.benchmarks import serving_benchmark
 
-        serving_benchmark.measure(
+        measured = serving_benchmark.measure(
             run, batch_sizes, flag_values.rounds, not flag_values.no_baselines
         )
+        if flag_values.json:
+            files.write_json(flag_values.json, measured)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""The speed of an exported model, compared with Hugging Face's on PyTorch."""
+"""The speed of an exported model, compared with other libraries'."""
 
 import dataclasses
 import importlib.util
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -77,24 +78,27 @@ def _random_weights(model: config_lib.ModelConfig) -> dict[str, np.ndarray]:
 
 
 def make_implementations(
-    run: str, folder: str, length: int
+    run: str, folder: str, length: int, with_baselines: bool
 ) -> list[model_cases.Implementation]:
-    """Exports and converts a run; returns all implementations of it.
+    """Exports and converts a run; returns the implementations of it.
 
     Args:
       run: its directory.
       folder: where the exported models are written.
       length: of its sequences, in tokens.
+      with_baselines: whether to include those of other libraries.
 
     Raises:
       ValueError: the run cannot be exported or converted.
     """
     text = os.path.join(folder, "text")
     pathlib.Path(text).write_text(_long_text(length))
-    converted = os.path.join(folder, "hf")
-    binaries.run_module(
-        "albert_tf.convert", f"--from=run:{run}", f"--to=hf:{converted}"
-    )
+    converted = {}
+    for form in ("hf", "keras") if with_baselines else ():
+        converted[form] = os.path.join(folder, form)
+        binaries.run_module(
+            "albert_tf.convert", f"--from=run:{run}", f"--to={form}:{converted[form]}"
+        )
     implementations = []
     for dtype in model_cases.DTYPES:
         precision = f"--compute_dtype={dtype}"
@@ -125,7 +129,8 @@ def make_implementations(
             )
             for form, module, path in forms
         ]
-        implementations += _baselines(dtype, converted, text)
+        if with_baselines:
+            implementations += _baselines(dtype, converted, text)
     return implementations
 
 
@@ -136,7 +141,7 @@ def _short_texts() -> list[str]:
 
 
 def _baselines(
-    dtype: str, converted: str, text: str
+    dtype: str, converted: Mapping[str, str], text: str
 ) -> Iterator[model_cases.Implementation]:
     onnx = "onnxruntime" if dtype == model_cases.FLOAT32 else _ONNX_INT8
     for form, variables in (
@@ -150,11 +155,20 @@ def _baselines(
             form,
             dtype,
             "transformers_serving",
-            folder=converted,
+            folder=converted["hf"],
             text=text,
             engine=form,
         )
         yield dataclasses.replace(baseline, environment="torch", variables=variables)
+    baseline = _implementation(
+        "keras_hub",
+        "jit",
+        dtype,
+        "keras_hub_serving",
+        folder=converted["keras"],
+        text=text,
+    )
+    yield dataclasses.replace(baseline, environment="keras")
 
 
 def _export(run: str, folder: str, name: str, *flags: str) -> str:
@@ -213,7 +227,7 @@ def ratios(outcomes: Sequence[runner.Outcome]) -> list[str]:
 
 def measure(
     run: str, batch_sizes: Sequence[int], num_rounds: int, with_baselines: bool
-) -> None:
+) -> list[dict[str, Any]]:
     """Exports a model, times it, and prints a table for each batch size and precision.
 
     Args:
@@ -223,20 +237,21 @@ def measure(
       num_rounds: how often each implementation is timed.
       with_baselines: whether to time other libraries too.
 
+    Returns:
+      For each batch size and precision, `results.to_dict` of its outcomes.
+
     Raises:
       ValueError: the run cannot be exported, this project's model could not be
         measured, or implementations disagree.
     """
+    measured = []
     probe = matmul_probe.MatrixProbe()
     with tempfile.TemporaryDirectory(prefix="bench_serve") as folder:
         base = config_lib.ModelConfig(vocab_size=_VOCAB_SIZE)
         run = run or write_random_run(folder, base)
         config = config_io.read(os.path.join(run, schema.CONFIG_FILE))
-        implementations = [
-            one
-            for one in make_implementations(run, folder, config.data.max_seq_length)
-            if with_baselines or not one.is_baseline
-        ]
+        length = config.data.max_seq_length
+        implementations = make_implementations(run, folder, length, with_baselines)
         print(f"{os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}")
         for batch_size in batch_sizes:
             case = _case(config, batch_size)
@@ -251,6 +266,8 @@ def measure(
                 for one in group:
                     if one.name in missing and not one.is_baseline:
                         raise ValueError(f"{one.name} could not be measured")
+                measured.append(results.to_dict(case, outcomes, missing))
+    return measured
 
 
 def _case(config: config_lib.Config, batch_size: int) -> model_cases.Case:
