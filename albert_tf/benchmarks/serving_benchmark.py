@@ -191,7 +191,8 @@ def _long_text(length: int) -> str:
     """Words of the documentation that give at least `length` tokens."""
     words = (binaries.ROOT / "README.md").read_text().split()
     # Code is omitted: transformers normalizes some of its characters to quotes.
-    plain = [word for word in words if word.isalpha()]
+    # KerasHub's tokenizer leaves it to its callers to lower-case.
+    plain = [word.lower() for word in words if word.isalpha()]
     return " ".join((plain * (1 + length // len(plain)))[:length])
 
 
