@@ -6,7 +6,6 @@ Batches of like lengths, as albert_tf.serve makes them, beside batches in the or
 arrival, in turns. The model is called in this process, without HTTP.
 """
 
-import dataclasses
 import os
 from collections.abc import Sequence
 
@@ -78,7 +77,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         )
         print("\n".join(text_table.align(serving_load.table(outcomes))))
         if flag_values.json:
-            found = [dataclasses.asdict(outcome) for outcome in outcomes]
+            found = [serving_load.to_dict(outcome) for outcome in outcomes]
             files.write_json(flag_values.json, found)
 
 

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -141,6 +141,21 @@ def _ask(
     return found
 
 
+def to_dict(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as values that JSON can hold, latencies as p50 and p99 in seconds."""
+    latencies = {
+        length: {"count": len(seconds), "p50": middle, "p99": high}
+        for length, seconds in outcome.latencies.items()
+        for middle, high in [_percentiles(seconds)]
+    }
+    return dataclasses.asdict(outcome) | {"latencies": latencies}
+
+
+def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
+    middle, high = np.percentile(seconds or [math.nan], (50, 99)).tolist()
+    return middle, high
+
+
 def table(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """Returns the rows of a table, latencies in milliseconds."""
     header = ["batches in", "texts/s"]
@@ -150,7 +165,6 @@ def table(outcomes: Sequence[Outcome]) -> list[list[str]]:
     for outcome in outcomes:
         row = [outcome.name, f"{outcome.texts_per_second:.1f}"]
         for seconds in outcome.latencies.values():
-            milliseconds = 1e3 * np.array(seconds or [math.nan])
-            row += [f"{value:.0f}" for value in np.percentile(milliseconds, (50, 99))]
+            row += [f"{1e3 * value:.0f}" for value in _percentiles(seconds)]
         rows.append(row)
     return rows

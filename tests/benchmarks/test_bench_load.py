@@ -52,7 +52,11 @@ def test_figures_are_printed_and_written(monkeypatch, tmp_path, capsys):
         "like lengths",
     ]
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert [set(one["latencies"]) for one in figures] == [{"8", "16"}] * 2
+    for one in figures:
+        assert set(one["latencies"]) == {"8", "16"}
+        total = sum(of["count"] for of in one["latencies"].values())
+        assert one["texts_per_second"] == total / 0.2
+        assert all(0 < of["p50"] <= of["p99"] for of in one["latencies"].values())
 
 
 def test_a_model_without_texts_is_refused(monkeypatch, tmp_path, capsys):
