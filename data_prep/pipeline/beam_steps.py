@@ -1,7 +1,8 @@
 """Steps of the Beam pipeline of `beam_run`.
 
 Blocks of text, chunks of their records of a few megabytes, and counts pass between the
-steps. A worker holds one block and its records, or one shard.
+steps. A worker holds one block and its records, or one piece of a run of blocks, or one
+shard.
 """
 
 import dataclasses
@@ -26,14 +27,13 @@ from data_prep.pipeline import (
 )
 from data_prep.pipeline import output_dir as output_dir_lib
 from data_prep.reading import blocks
-from data_prep.records import chunks, shards
+from data_prep.records import chunks, shards, shuffle
 
 _DOCUMENTS, _FINGERPRINTS = "documents", "fingerprints"
+_PIECES = "pieces"
 
-# A block's place in the input: its group and its number.
-_Place = tuple[int, int]
 # A block, and the fingerprints and signatures of its documents.
-_Fingerprints = tuple[_Place, np.ndarray, np.ndarray]
+_Fingerprints = tuple[shuffle.Place, np.ndarray, np.ndarray]
 
 
 class _Written(NamedTuple):
@@ -93,19 +93,26 @@ def build(
         | "add counts" >> beam.CombineGlobally(_AddTotals())
     )
     paths = [path for group in groups for path in group.paths]
-    counts = (
+    sizes = outcome[_DOCUMENTS] | "sizes" >> beam.ParDo(_SizeBlock())
+    plan = (
         pipeline
         | "once" >> beam.Create([None])
-        | "number of shards" >> beam.ParDo(_CountShards(light, paths[:4]), totals)
+        | "plan shards"
+        >> beam.ParDo(_PlanShards(light, paths[:4]), totals, beam.pvalue.AsList(sizes))
     )
 
     # ---- Shards ----
-    empty = counts | "every shard" >> beam.ParDo(_EveryShard())
+    empty = plan | "every shard" >> beam.ParDo(_EveryShard())
     chosen = record_chunks | "choose" >> beam.ParDo(
-        _Choose(), beam.pvalue.AsSingleton(counts), marks
+        _Choose(), beam.pvalue.AsSingleton(plan), marks
+    ).with_outputs(_PIECES, main="records")
+    merged = (
+        chosen[_PIECES]
+        | "gather pieces" >> beam.GroupByKey()
+        | "merge pieces" >> beam.ParDo(_MergePiece())
     )
     written = (
-        (chosen, empty)
+        (chosen.records, merged, empty)
         | "records and shards" >> beam.Flatten()
         | "gather shards" >> beam.GroupByKey()
         | "write shards" >> beam.ParDo(_WriteShard(light, output_dir))
@@ -161,7 +168,7 @@ class _FindDuplicates(_Step):
 
     def process(
         self, element: tuple[int, Iterable[_Fingerprints]]
-    ) -> Iterator[tuple[_Place, bytes]]:
+    ) -> Iterator[tuple[shuffle.Place, bytes]]:
         yield from _find_duplicates(element[1], self._settings.text)
 
 
@@ -170,8 +177,8 @@ class _Count(_Step):
 
     def process(
         self,
-        element: tuple[_Place, block_processor.BlockDocuments],
-        marks: Mapping[_Place, Iterable[bytes]] | None,
+        element: tuple[shuffle.Place, block_processor.BlockDocuments],
+        marks: Mapping[shuffle.Place, Iterable[bytes]] | None,
     ) -> Iterator[manifest_builder.Totals]:
         place, documents = element
         totals = manifest_builder.Totals.empty()
@@ -205,8 +212,18 @@ class _AddTotals(beam.CombineFn):
         return total
 
 
-class _CountShards(_Step):
-    """Totals to the number of shards of each split."""
+class _SizeBlock(beam.DoFn):
+    """The documents of a block to the bytes of its records by split."""
+
+    def process(
+        self, element: tuple[shuffle.Place, block_processor.BlockDocuments]
+    ) -> Iterator[tuple[shuffle.Place, dict[str, int]]]:
+        place, documents = element
+        yield place, shuffle.bytes_of(documents.tallies)
+
+
+class _PlanShards(_Step):
+    """Totals and sizes of blocks to the number of shards, and how records get there."""
 
     def __init__(
         self, settings: block_processor.PipelineSettings, paths: Sequence[str]
@@ -215,40 +232,50 @@ class _CountShards(_Step):
         self._paths = paths
 
     def process(
-        self, _: None, totals: manifest_builder.Totals
-    ) -> Iterator[dict[str, int]]:
+        self,
+        _: None,
+        totals: manifest_builder.Totals,
+        sizes: Iterable[tuple[shuffle.Place, dict[str, int]]],
+    ) -> Iterator[Any]:
         data = self._settings.data
         if reason := common.reason_to_refuse(self._paths, totals, data):
             raise ValueError(reason)
-        yield common.count_shards(totals, data)
+        yield shuffle.make_plan(common.count_shards(totals, data), sizes)
 
 
 class _EveryShard(beam.DoFn):
     """Names each shard once, so that empty shards are written, too."""
 
-    def process(self, counts: Mapping[str, int]) -> Iterator[Any]:
-        for split, count in counts.items():
-            for number in range(count):
-                yield (split, number, count), ((), chunks.EMPTY)
+    def process(
+        self, plan: shuffle.Plan
+    ) -> Iterator[tuple[shuffle.ShardKey, shuffle.Ordered]]:
+        yield from shuffle.every_shard(plan)
 
 
 class _Choose(beam.DoFn):
-    """Chunks to the records that each shard takes of them."""
+    """Chunks to the records that each shard, or each piece, takes of them."""
 
     def process(
         self,
         element: tuple[tuple[int, ...], chunks.Packed],
-        counts: Mapping[str, int],
-        marks: Mapping[_Place, Iterable[bytes]] | None,
+        plan: shuffle.Plan,
+        marks: Mapping[shuffle.Place, Iterable[bytes]] | None,
     ) -> Iterator[Any]:
         order, packed = element
         chunk = chunks.unpack(packed)
         dropped = _marks_of(order[:2], marks)
-        for split, count in counts.items():
-            for number in chunks.shards_of(chunk.keys, split, count):
-                chosen = shards.select(chunk, dropped, split, number, count)
-                if len(chosen.keys):
-                    yield (split, number, count), (order, chunks.pack(chosen))
+        yield from shuffle.to_shards(plan, order, chunk, dropped)
+        for selected in shuffle.to_pieces(plan, order, chunk, dropped):
+            yield beam.pvalue.TaggedOutput(_PIECES, selected)
+
+
+class _MergePiece(beam.DoFn):
+    """A piece of a run of blocks to the records that each shard takes of it."""
+
+    def process(
+        self, element: tuple[shuffle.PieceKey, Iterable[shuffle.Ordered]]
+    ) -> Iterator[tuple[shuffle.ShardKey, shuffle.Ordered]]:
+        yield from shuffle.from_piece(*element)
 
 
 class _WriteShard(_Step):
@@ -260,7 +287,7 @@ class _WriteShard(_Step):
 
     def process(
         self,
-        element: tuple[tuple[str, int, int], Iterable[tuple[tuple, chunks.Packed]]],
+        element: tuple[shuffle.ShardKey, Iterable[shuffle.Ordered]],
     ) -> Iterator[tuple[str, schema.Shard, np.ndarray, np.ndarray]]:
         (split, number, count), chosen = element
         data = self._settings.data
@@ -351,7 +378,7 @@ class _Publish(_Step):
 
 def _find_duplicates(
     fingerprints: Iterable[_Fingerprints], text: config.TextConfig
-) -> list[tuple[_Place, bytes]]:
+) -> list[tuple[shuffle.Place, bytes]]:
     """Marks the documents of each block that repeat an earlier one.
 
     The fingerprints are kept on a local disk, so that memory does not grow with the
@@ -364,10 +391,10 @@ def _find_duplicates(
     Returns:
       For each block, uint8 [D], see `manifest_builder.Totals.add`.
     """
-    sizes: dict[_Place, int] = {}
+    sizes: dict[shuffle.Place, int] = {}
     with tempfile.TemporaryDirectory() as directory:
 
-        def path(kind: str, place: _Place) -> str:
+        def path(kind: str, place: shuffle.Place) -> str:
             return os.path.join(directory, f"{kind}-{place[0]}-{place[1]}.npy")
 
         def load(kind: str, number: int) -> np.ndarray:
@@ -388,7 +415,7 @@ def _find_duplicates(
 
 
 def _marks_of(
-    place: tuple[int, ...], marks: Mapping[_Place, Iterable[bytes]] | None
+    place: tuple[int, ...], marks: Mapping[shuffle.Place, Iterable[bytes]] | None
 ) -> np.ndarray | None:
     """The result of `_FindDuplicates` for a block, uint8 [D]; None without marks."""
     if marks is None:

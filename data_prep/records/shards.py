@@ -73,27 +73,45 @@ def select(
     Raises:
       ValueError: a record is of a document that `dropped` does not have.
     """
-    first, end = between(part.keys, *key_range(split, shard, count))
-    chosen = part
-    if end - first < len(part.keys):
-        start = int(part.ends[first - 1]) if first else 0
-        stop = int(part.ends[end - 1]) if end else 0
-        # Copies, so that no part is held in memory for a few of its records.
-        chosen = example_builder.RecordBatch(
-            np.array(part.data[start : max(start, stop)]),
-            part.ends[first:end] - start,
-            np.array(part.keys[first:end]),
-            np.array(part.documents[first:end]),
-        )
+    return without(in_range(part, *key_range(split, shard, count)), dropped)
+
+
+def in_range(
+    part: example_builder.RecordBatch, first_key: int, end_key: int
+) -> example_builder.RecordBatch:
+    """Returns the records of a part, sorted by key, with keys in a range."""
+    return _between(part, *between(part.keys, first_key, end_key))
+
+
+def split_at(
+    part: example_builder.RecordBatch, key: int
+) -> tuple[example_builder.RecordBatch, example_builder.RecordBatch]:
+    """Splits records that are sorted by key: those with keys below `key`, the rest."""
+    place = between(part.keys, 0, key)[1]
+    return _between(part, 0, place), _between(part, place, len(part.keys))
+
+
+def without(
+    part: example_builder.RecordBatch, dropped: np.ndarray | None
+) -> example_builder.RecordBatch:
+    """Returns a part without the records of some documents.
+
+    Args:
+      part: records.
+      dropped: uint8 [D], not 0 for the documents that give no records; or None.
+
+    Raises:
+      ValueError: a record is of a document that `dropped` does not have.
+    """
     if dropped is None:
-        return chosen
+        return part
     if len(part.documents) and part.documents.max() >= len(dropped):
         raise ValueError(
             f"a record is of document {part.documents.max()} of a block "
             f"of {len(dropped)}"
         )
-    is_dropped = dropped[chosen.documents] != 0
-    return _keep(chosen, ~is_dropped) if is_dropped.any() else chosen
+    is_dropped = dropped[part.documents] != 0
+    return _keep(part, ~is_dropped) if is_dropped.any() else part
 
 
 def key_range(split: str, shard: int, count: int) -> tuple[int, int]:
@@ -204,6 +222,23 @@ def write_shard(
             os.fsync(output.fileno())
     digest = hashlib.sha256(content).hexdigest()
     return schema.Shard(name, num_records, len(content), digest)
+
+
+def _between(
+    part: example_builder.RecordBatch, first: int, end: int
+) -> example_builder.RecordBatch:
+    """Returns the records at places [first, end) of a part."""
+    if end - first == len(part.keys):
+        return part
+    start = int(part.ends[first - 1]) if first else 0
+    stop = int(part.ends[end - 1]) if end else 0
+    # Copies, so that no part is held in memory for a few of its records.
+    return example_builder.RecordBatch(
+        np.array(part.data[start : max(start, stop)]),
+        part.ends[first:end] - start,
+        np.array(part.keys[first:end]),
+        np.array(part.documents[first:end]),
+    )
 
 
 def _keep(

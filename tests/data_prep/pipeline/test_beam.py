@@ -12,6 +12,8 @@ import random
 import re
 import subprocess
 import sys
+import types
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ from data_prep.pipeline import block_processor, local_run
 from data_prep.pipeline import flags as pipeline_flags
 from data_prep.reading import blocks as blocks_lib
 from data_prep.reading import input_files
-from data_prep.records import chunks, shards
+from data_prep.records import chunks, shards, shuffle
 from tests.repository import project_files
 from tests.support import binaries
 
@@ -55,6 +57,12 @@ BOUNDED = (
     "text.max_unpacked_ratio=1",
 )
 FEW_RECORDS = ("data.dupe_factor=1", "data.heldout_rate=0.9", "data.min_shards=64")
+# So few that the shards of the training split are of several buckets, and so small that
+# the blocks of the corpus are several runs.
+BUCKETS = {
+    (shuffle, "SHARDS_PER_BUCKET"): 2,
+    (shuffle, "PIECE_BYTES"): 9_000,
+}
 
 
 # The binary, without Beam.
@@ -169,13 +177,15 @@ def _corpus(folder: pathlib.Path) -> None:
 
 
 def _pipeline(
-    python: pathlib.Path, *arguments: object, sizes: bool = False
+    python: pathlib.Path,
+    *arguments: object,
+    sizes: Mapping[tuple[types.ModuleType, str], int] | None = None,
 ) -> subprocess.CompletedProcess:
-    """Runs the binary, with `SIZES` or unchanged."""
+    """Runs the binary, with other constants or unchanged."""
     start = ["-m", "data_prep.beam_pipeline"]
     if sizes:
         lines = ["import runpy"]
-        for (module, name), value in SIZES.items():
+        for (module, name), value in sizes.items():
             lines.append(f"import {module.__name__}")
             lines.append(f"{module.__name__}.{name} = {value}")
         run = "runpy.run_module('data_prep.beam_pipeline', run_name='__main__')"
@@ -196,12 +206,22 @@ def _contents(folder: pathlib.Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case",
-    [PLAIN, ALL_ELSE, BOUNDED, FEW_RECORDS],
-    ids=["plain", "all_else", "bounded", "few_records"],
+    ("case", "buckets"),
+    [
+        (PLAIN, {}),
+        (ALL_ELSE, {}),
+        (BOUNDED, {}),
+        (FEW_RECORDS, {}),
+        (ALL_ELSE, BUCKETS),
+        (FEW_RECORDS, BUCKETS),
+    ],
+    ids=[
+        *("plain", "all_else", "bounded", "few_records"),
+        *("all_else_in_buckets", "few_records_in_buckets"),
+    ],
 )
 def test_every_byte_is_that_of_the_local_run(
-    tmp_path, testdata, monkeypatch, beam_python, case
+    tmp_path, testdata, monkeypatch, beam_python, case, buckets
 ):
     _corpus(tmp_path)
     vocab_model = testdata / "tokenization" / "spm_small.model"
@@ -212,7 +232,7 @@ def test_every_byte_is_that_of_the_local_run(
         f"--vocab_model={vocab_model}",
         f"--output_dir={tmp_path}/beam",
         *(f"--set={setting}" for setting in settings),
-        sizes=True,
+        sizes=SIZES | buckets,
     )
     assert done.returncode == 0, done.stderr
     for (module, name), value in SIZES.items():
@@ -232,6 +252,9 @@ def test_every_byte_is_that_of_the_local_run(
     expected = {"cut_lines", "cut_documents", "cut_files"} if case is BOUNDED else set()
     assert set(counts) == expected
     assert set(manifest.splits) == set(schema.SPLITS)
+    if buckets:
+        num_shards = len(manifest.splits[schema.TRAIN].shards)
+        assert num_shards > buckets[shuffle, "SHARDS_PER_BUCKET"]
     local, beam = _contents(tmp_path / "local"), _contents(tmp_path / "beam")
     assert (b"" in local.values()) == (case is FEW_RECORDS)  # shards without records
     assert sorted(beam) == sorted(local)
