@@ -1,11 +1,12 @@
 """The file of a part of a block's records, sorted by key and cut into chunks.
 
 A shard takes the records of a range of keys, and reads and checks the chunks that hold
-them, not the whole file.
+them, not the whole file. Merging reads the chunks of many files one after another, each
+once.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -31,12 +32,81 @@ def read(
     content: work_file.Content, first_key: int, end_key: int
 ) -> Iterator[example_builder.RecordBatch]:
     """The chunks that hold records with keys in [first_key, end_key)."""
-    first_keys, ends = content.array("first_keys"), content.array("ends")
-    first, end = shards.between(first_keys, first_key, end_key)
+    places = _Places(content)
+    first, end = shards.between(places.first_keys, first_key, end_key)
     # Before the first chunk that begins in the range, one may end in it.
     for place in range(max(0, first - 1), end):
-        start = int(ends[place - 1]) if place else 0
-        chunk = chunks.unpack(content.chunk(start, int(ends[place])))
-        if chunk.keys[0] != first_keys[place]:
+        yield places.chunk(content, place)
+
+
+def merged(
+    readers: Sequence["Reader"], end_keys: Sequence[int]
+) -> Iterator[example_builder.RecordBatch]:
+    """Merges the records of several files, a range of keys at a time.
+
+    Args:
+      readers: of the files, in the order of the input, which decides between equal
+        keys. One of them has its file open at a time.
+      end_keys: the first key above each range, ascending; a range begins where the
+        one before ends.
+
+    Yields:
+      The records of each range, in the order of their keys.
+    """
+    for end_key in end_keys:
+        yield shards.merge(part for one in readers for part in one.take(end_key))
+
+
+class Reader:
+    """Reads a file from its first record to its last, each chunk once.
+
+    Between two calls the file is closed, and the rest of one chunk is in memory.
+    """
+
+    def __init__(self, path: str, dropped: np.ndarray | None):
+        """Reads the places of the chunks.
+
+        Args:
+          path: of the file.
+          dropped: as `shards.without` takes it.
+        """
+        self._path, self._dropped = path, dropped
+        self._rest = chunks.unpack(chunks.EMPTY)
+        self._next = 0
+        with work_file.opened(path) as content:
+            self._places = _Places(content)
+
+    def take(self, end_key: int) -> Iterator[example_builder.RecordBatch]:
+        """The records with keys below `end_key` that were not taken before, in parts.
+
+        All parts must be taken before the next call.
+        """
+        taken, self._rest = shards.split_at(self._rest, end_key)
+        yield taken
+        end = shards.between(self._places.first_keys, 0, end_key)[1]
+        if end <= self._next:
+            return
+        with work_file.opened(self._path) as content:
+            for place in range(self._next, end):
+                part = self._places.chunk(content, place)
+                part = shards.without(part, self._dropped)
+                taken, self._rest = shards.split_at(part, end_key)
+                yield taken
+        self._next = end
+
+
+class _Places:
+    """The places of the chunks in a file, and the first key of each."""
+
+    def __init__(self, content: work_file.Content):
+        self.first_keys, self._ends = content.array("first_keys"), content.array("ends")
+
+    def chunk(
+        self, content: work_file.Content, place: int
+    ) -> example_builder.RecordBatch:
+        """Reads a chunk by its number."""
+        start = int(self._ends[place - 1]) if place else 0
+        chunk = chunks.unpack(content.chunk(start, int(self._ends[place])))
+        if chunk.keys[0] != self.first_keys[place]:
             raise ValueError("a chunk of records is at the place of another")
-        yield chunk
+        return chunk

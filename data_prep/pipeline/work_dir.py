@@ -12,7 +12,9 @@ A shard takes a few records of every block, and has to read whole chunks: with m
 blocks the cost of a record would grow with their number. So runs of consecutive blocks
 are merged before. Per run: its records in pieces, each with a range of keys in the form
 of a part of a block (`.records`), then their names (`.merged`), which mark the run as
-done. Then the parts of its blocks are removed.
+done. Then the parts of its blocks are removed. Merging reads every chunk once, however
+many blocks a run has, and a shard at most one chunk more than its own of each of
+`MAX_RUNS` runs.
 
 Every file is checked when it is read. What is damaged or missing is made again: it does
 not count as done or, if that is noticed later, raises a `work_file.DamagedError` with
@@ -27,7 +29,7 @@ import glob
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +43,12 @@ from data_prep.records import example_builder, shards
 _PLAN_FILE = "plan"
 _LOCK_FILE = "lock"
 _PUBLISHED_PREFIX = "published-"
-# Blocks of a run. Up to twice as many are not merged.
+# Blocks of a run, at least. Up to twice as many are not merged.
 BLOCKS_PER_RUN = 128
+# So a shard of 128 MB reads at most 64 MB (256 chunks) beside its own records. Merging
+# holds a part of a chunk of each block of a run: at most 1 KB for each block of the
+# corpus, 125 MB for 1,000 GB of text in 125,000 blocks.
+MAX_RUNS = 256
 # Of the records that are merged at a time.
 PIECE_BYTES = 64 << 20
 
@@ -78,12 +84,13 @@ class WorkDir:
           path: the directory.
           num_groups: the number of groups of input files.
           blocks_per_run: the number of blocks whose records are merged, if there are
-            more than twice as many.
+            more than twice as many; more if there would be more than `MAX_RUNS` runs.
         """
         self.path = path
         self._num_groups = num_groups
         self._blocks_per_run = blocks_per_run
-        # Blocks whose records are in runs; None if that is not known.
+        # All blocks, and those whose records are in runs; None if that is not known.
+        self._names: list[BlockName] | None = None
         self._merged: set[str] | None = None
         self._lock = locks.FileLock(self._join(_LOCK_FILE))
         # Large files are checked once, and then memory-mapped.
@@ -196,6 +203,7 @@ class WorkDir:
         A file that marks something as done is removed before what it marks, so that
         nothing incomplete is marked as done after a kill.
         """
+        self._names = None
         names = [n for n in os.listdir(self.path) if n not in (_PLAN_FILE, _LOCK_FILE)]
         for name in sorted(filter(is_stale, names), key=_order_to_remove):
             os.remove(self._join(name))
@@ -303,14 +311,16 @@ class WorkDir:
             return 0
         return sum(name.endswith(".documents") for name in os.listdir(self.path))
 
-    def block_names(self) -> list[BlockName]:
+    def block_names(self) -> Sequence[BlockName]:
         """All blocks of the input, in its order; all groups must be done."""
-        names = []
-        for group in range(self._num_groups):
-            with work_file.opened(self._group_path(group)) as content:
-                num_blocks = content.values["num_blocks"]
-            names += [BlockName(group, number) for number in range(num_blocks)]
-        return names
+        if self._names is None:  # a file of each group is read
+            names = []
+            for group in range(self._num_groups):
+                with work_file.opened(self._group_path(group)) as content:
+                    num_blocks = content.values["num_blocks"]
+                names += [BlockName(group, number) for number in range(num_blocks)]
+            self._names = names
+        return self._names
 
     def read_documents(self, name: BlockName) -> block_processor.BlockDocuments:
         """Returns the documents of a block, without their signatures."""
@@ -353,7 +363,12 @@ class WorkDir:
         num_blocks = len(self.block_names())
         if num_blocks <= 2 * self._blocks_per_run:
             return 0
-        return -(-num_blocks // self._blocks_per_run)
+        return -(-num_blocks // self._run_length)
+
+    @property
+    def _run_length(self) -> int:
+        """The number of blocks of a run."""
+        return max(self._blocks_per_run, -(-len(self.block_names()) // MAX_RUNS))
 
     def merge_run(self, number: int, has_dropped: bool) -> None:
         """Merges the records of a run's blocks, unless done, and removes theirs.
@@ -362,35 +377,53 @@ class WorkDir:
           number: of the run.
           has_dropped: whether `write_dropped` was called for all blocks.
         """
-        first = number * self._blocks_per_run
-        blocks_of_run = self.block_names()[first : first + self._blocks_per_run]
+        first = number * self._run_length
+        blocks_of_run = self.block_names()[first : first + self._run_length]
         record_files = self._record_files_of(blocks_of_run)
-        path = self._merged_path(number)
-        if _read_values(path) is None:
-            names: list[str] = []
-            first_keys: list[int] = []
-            for split in schema.SPLITS:
-                count = -(-self._num_bytes(blocks_of_run, split) // PIECE_BYTES)
-                for piece in range(count):
-                    names.append(f"{_run_name(number)}-{len(names):06d}.records")
-                    first_keys.append(shards.key_range(split, piece, count)[0])
-                    selected = self._select(
-                        record_files, split, piece, count, has_dropped
-                    )
-                    record_file.write(self._join(names[-1]), shards.merge(selected))
-            values = {
-                "files": {name: os.path.getsize(self._join(name)) for name in names},
-                "blocks": [str(block) for block in blocks_of_run],
-            }
-            arrays = {"first_keys": np.array(first_keys, np.uint64)}
-            work_file.write(path, values, arrays)
+        if _read_values(self._merged_path(number)) is None:
+            self._write_run(number, blocks_of_run, record_files, has_dropped)
         for _, name in record_files:
             if os.path.exists(self._join(name)):
                 os.remove(self._join(name))
 
-    def _num_bytes(self, names: Iterable[BlockName], split: str) -> int:
-        """The bytes of the records of some blocks, those of duplicates too."""
-        return sum(self.read_documents(n).tallies[f"bytes/{split}"] for n in names)
+    def _write_run(
+        self,
+        number: int,
+        blocks_of_run: Sequence[BlockName],
+        record_files: Iterable[tuple[BlockName, str]],
+        has_dropped: bool,
+    ) -> None:
+        """Writes the pieces of a run, and marks it as done."""
+        readers = [
+            record_file.Reader(
+                self._join(name), self.read_dropped(block) if has_dropped else None
+            )
+            for block, name in record_files
+        ]
+        ranges = self._piece_ranges(blocks_of_run)
+        pieces = record_file.merged(readers, [end_key for _, end_key in ranges])
+        sizes = {}
+        for piece, records in enumerate(pieces):
+            name = f"{_run_name(number)}-{piece:06d}.records"
+            record_file.write(self._join(name), records)
+            sizes[name] = os.path.getsize(self._join(name))
+        values = {"files": sizes, "blocks": [str(block) for block in blocks_of_run]}
+        first_keys = np.array([first_key for first_key, _ in ranges], np.uint64)
+        work_file.write(self._merged_path(number), values, {"first_keys": first_keys})
+
+    def _piece_ranges(self, names: Iterable[BlockName]) -> list[tuple[int, int]]:
+        """The ranges of keys of a run's pieces, of about `PIECE_BYTES` of records each.
+
+        Records of duplicates count, too.
+        """
+        tallies: collections.Counter[str] = collections.Counter()
+        for name in names:
+            tallies.update(self.read_documents(name).tallies)
+        ranges = []
+        for split in schema.SPLITS:
+            count = -(-tallies[f"bytes/{split}"] // PIECE_BYTES)
+            ranges += [shards.key_range(split, piece, count) for piece in range(count)]
+        return ranges
 
     def _merged_blocks(self) -> set[str]:
         """Returns the blocks whose records are in runs; discards damaged runs."""
@@ -433,12 +466,14 @@ class WorkDir:
           count: the number of shards of the split.
           has_dropped: whether `write_dropped` was called for all blocks.
         """
-        if not self._pieces:
-            yield from self._select(
-                self._record_files, split, number, count, has_dropped
-            )
-            return
         keys = shards.key_range(split, number, count)
+        if not self._pieces:
+            for block, name in self._record_files:
+                dropped = self.read_dropped(block) if has_dropped else None
+                with work_file.opened(self._join(name)) as content:
+                    for part in record_file.read(content, *keys):
+                        yield shards.select(part, dropped, split, number, count)
+            return
         for first_keys, names in self._pieces:
             first, end = shards.between(first_keys, *keys)
             # Before the first piece that begins in the range, one may end in it.
@@ -446,22 +481,6 @@ class WorkDir:
                 with work_file.opened(self._join(name)) as content:
                     for part in record_file.read(content, *keys):
                         yield shards.select(part, None, split, number, count)
-
-    def _select(
-        self,
-        record_files: Iterable[tuple[BlockName, str]],
-        split: str,
-        number: int,
-        count: int,
-        has_dropped: bool,
-    ) -> Iterator[example_builder.RecordBatch]:
-        """The records of some blocks that belong to a shard, or to a piece of a run."""
-        keys = shards.key_range(split, number, count)
-        for block, name in record_files:
-            dropped = self.read_dropped(block) if has_dropped else None
-            with work_file.opened(self._join(name)) as content:
-                for part in record_file.read(content, *keys):
-                    yield shards.select(part, dropped, split, number, count)
 
     @functools.cached_property
     def _record_files(self) -> list[tuple[BlockName, str]]:
