@@ -20,6 +20,7 @@ from data_prep.pipeline import (
     dask_executor,
     local_run,
     program,
+    work_dir,
     worker_pool,
 )
 from data_prep.reading import blocks as blocks_lib
@@ -130,6 +131,34 @@ def test_a_worker_that_is_killed_is_replaced(
         time.sleep(0.1)
     assert workers[0].pid not in (before[0], None)
     assert workers[1].pid == before[1]
+
+
+def test_a_worker_that_is_killed_while_runs_are_merged_is_replaced(
+    corpus, tmp_path, cluster, monkeypatch
+):
+    _run(corpus, tmp_path / "here")
+    monkeypatch.setattr(work_dir, "BLOCKS_PER_RUN", 2)
+    submit, submitted = dask_executor.DaskExecutor.submit, []
+    names: list[str] = []
+
+    def submit_and_kill(self, task):
+        future = submit(self, task)
+        submitted.append(task[0])
+        if submitted.count("merge_run") == 3 and "kill" not in submitted:
+            submitted.append("kill")
+            os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+        if task[0] == "make_shard" and not names:
+            names.extend(os.listdir(tmp_path / "there" / ".unfinished"))
+        return future
+
+    monkeypatch.setattr(dask_executor.DaskExecutor, "submit", submit_and_kill)
+    _run(corpus, tmp_path / "there", cluster.scheduler_address)
+    assert _contents(tmp_path / "there") == _contents(tmp_path / "here")
+    num_blocks, num_runs = (
+        sum(name.endswith(end) for name in names) for end in (".documents", ".merged")
+    )
+    assert num_runs == -(-num_blocks // 2) >= 5
+    assert submitted.index("kill") < submitted.index("make_shard")
 
 
 def test_a_task_that_the_scheduler_forgets_is_done_again(
