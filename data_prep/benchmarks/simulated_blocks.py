@@ -1,14 +1,16 @@
 """Shards of a simulated corpus of many blocks: what a record costs after the blocks.
 
-Each block has the records of the same text under keys of its own. Blocks are smaller
-than those of a real corpus, and so are chunks, pieces and shards, by the same factor:
-what is read has the proportions of real blocks, and each opening of a file weighs more.
+Each block is a group by itself, as the files of a real corpus mostly are, and has the
+records of the same text under keys of its own. Blocks are smaller than those of a real
+corpus, and so are chunks, pieces and shards, by the same factor: what is read has the
+proportions of real blocks, and each opening of a file weighs more.
 """
 
 import collections
 import contextlib
 import os
 import resource
+import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -23,6 +25,8 @@ from data_prep.records import example_builder
 # Of a block of text with one copy, in round figures.
 _REAL_BLOCK_BYTES = 6 << 20
 _HELDOUT_RATE = 0.01
+# Between two looks at the open files, in seconds.
+_LOOK_SECONDS = 0.005
 
 
 class Cost(NamedTuple):
@@ -36,7 +40,7 @@ class Cost(NamedTuple):
       merge_seconds: of merging, on one core, without waits for the disk.
       shard_seconds: of the shards, likewise.
       peak_bytes: the process's peak memory so far.
-      most_files: that were open at a time while shards were made.
+      most_files: that were open at a time, while runs or shards were made.
     """
 
     num_blocks: int
@@ -64,7 +68,7 @@ class _SameRecords(block_processor.BlockProcessor):
         self, block: blocks_lib.Block
     ) -> tuple[block_processor.BlockDocuments, Iterator[example_builder.RecordBatch]]:
         """Returns no documents, and the records."""
-        rng = np.random.default_rng(block.number)
+        rng = np.random.default_rng(block.group)
         keys = rng.integers(0, 1 << 63, len(self._batch.keys), np.uint64)
         is_heldout = rng.random(len(keys)) < _HELDOUT_RATE
         keys[is_heldout] |= example_builder.HELDOUT_BIT
@@ -129,33 +133,25 @@ def measure(
     """
     os.makedirs(directory)
     factor = len(batch.data) / _REAL_BLOCK_BYTES
-    work = work_dir.WorkDir(directory, 1, blocks_per_run)
-    tallies: collections.Counter[str] = collections.Counter()
+    work = work_dir.WorkDir(directory, num_blocks, blocks_per_run)
     with _scaled(factor):
-        for number in range(num_blocks):
-            block = blocks_lib.Block(0, number, ())
-            tallies.update(work.write_block(block, _SameRecords(batch)))
-        work.write_group(0, num_blocks)
-        doer = worker.Worker(settings, directory, 1, blocks_per_run)
-        began = time.process_time()
-        for number in range(work.num_runs()):
-            if fault := doer.merge_run(number):
-                raise fault
-        merged = time.process_time()
-        num_shards = most_files = 0
-        for split in schema.SPLITS:
-            num_bytes = tallies[f"bytes/{split}"]
-            # Smaller by the same factor, so `shards.num_shards` does not fit.
-            shard_bytes = factor * (settings.data.shard_megabytes << 20)
-            count = max(1, round(num_bytes / shard_bytes))
-            for number in range(count):
-                made = doer.make_shard(split, number, count)
-                if not isinstance(made, schema.Shard):
-                    raise made
-                os.remove(work.shard_path(made.name))
-                most_files = max(most_files, len(os.listdir("/proc/self/fd")))
-            num_shards += count
-        ended = time.process_time()
+        tallies = _write_blocks(batch, work, num_blocks)
+        with _OpenFiles() as open_files:
+            doer = worker.Worker(settings, directory, num_blocks, blocks_per_run)
+            began = time.process_time()
+            for number in range(work.num_runs()):
+                if fault := doer.merge_run(number):
+                    raise fault
+            merged = time.process_time()
+            num_shards = 0
+            for split in schema.SPLITS:
+                num_bytes = tallies[f"bytes/{split}"]
+                # Smaller by the same factor, so `shards.num_shards` does not fit.
+                shard_bytes = factor * (settings.data.shard_megabytes << 20)
+                count = max(1, round(num_bytes / shard_bytes))
+                _make_shards(doer, work, split, count)
+                num_shards += count
+            ended = time.process_time()
     return Cost(
         num_blocks,
         work.num_runs(),
@@ -164,8 +160,57 @@ def measure(
         merged - began,
         ended - merged,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
-        most_files,
+        open_files.most,
     )
+
+
+def _write_blocks(
+    batch: example_builder.RecordBatch, work: work_dir.WorkDir, num_blocks: int
+) -> collections.Counter[str]:
+    """Writes the blocks of a corpus; returns the sums of their tallies."""
+    tallies: collections.Counter[str] = collections.Counter()
+    processor = _SameRecords(batch)
+    for group in range(num_blocks):
+        tallies.update(work.write_block(blocks_lib.Block(group, 0, ()), processor))
+        work.write_group(group, 1)
+    return tallies
+
+
+def _make_shards(
+    doer: worker.Worker, work: work_dir.WorkDir, split: str, count: int
+) -> None:
+    """Makes the shards of a split, and removes each."""
+    for number in range(count):
+        made = doer.make_shard(split, number, count)
+        if not isinstance(made, schema.Shard):
+            raise made
+        os.remove(work.shard_path(made.name))
+
+
+class _OpenFiles:
+    """Counts the open files of the process every few milliseconds.
+
+    Attributes:
+      most: that were open at a time.
+    """
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> "_OpenFiles":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            # Not the one by which the directory is listed.
+            self.most = max(self.most, len(os.listdir("/proc/self/fd")) - 1)
 
 
 @contextlib.contextmanager
