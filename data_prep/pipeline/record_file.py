@@ -14,6 +14,7 @@ from data_prep.pipeline import work_file
 from data_prep.records import chunks, example_builder, shards
 
 CHUNK_BYTES = 256 << 10
+_NO_RECORDS = chunks.unpack(chunks.EMPTY)
 
 
 def write(path: str, batch: example_builder.RecordBatch) -> None:
@@ -60,7 +61,7 @@ def merged(
 class Reader:
     """Reads a file from its first record to its last, each chunk once.
 
-    Between two calls the file is closed, and the rest of one chunk is in memory.
+    Between two calls the file is closed, and one chunk is in memory.
     """
 
     def __init__(self, path: str, dropped: np.ndarray | None):
@@ -71,7 +72,8 @@ class Reader:
           dropped: as `shards.without` takes it.
         """
         self._path, self._dropped = path, dropped
-        self._rest = chunks.unpack(chunks.EMPTY)
+        # The records of the chunk from `_first` on are not taken yet.
+        self._chunk, self._first = _NO_RECORDS, 0
         self._next = 0
         with work_file.opened(path) as content:
             self._places = _Places(content)
@@ -81,18 +83,28 @@ class Reader:
 
         All parts must be taken before the next call.
         """
-        taken, self._rest = shards.split_at(self._rest, end_key)
-        yield taken
-        end = shards.between(self._places.first_keys, 0, end_key)[1]
+        if self._first < len(self._chunk.keys):
+            yield self._take_of_chunk(end_key)
+        end = shards.num_below(self._places.first_keys, end_key)
         if end <= self._next:
             return
         with work_file.opened(self._path) as content:
             for place in range(self._next, end):
-                part = self._places.chunk(content, place)
-                part = shards.without(part, self._dropped)
-                taken, self._rest = shards.split_at(part, end_key)
-                yield taken
+                chunk = self._places.chunk(content, place)
+                self._chunk = shards.without(chunk, self._dropped)
+                self._first = 0
+                yield self._take_of_chunk(end_key)
         self._next = end
+
+    def _take_of_chunk(self, end_key: int) -> example_builder.RecordBatch:
+        """Takes the records of the chunk with keys below `end_key`, without a copy."""
+        chunk, first = self._chunk, self._first
+        end = shards.num_below(chunk.keys, end_key)
+        if end == len(chunk.keys):
+            self._chunk, self._first = _NO_RECORDS, 0
+        else:
+            self._first = end
+        return shards.slice_of(chunk, first, end)
 
 
 class _Places:

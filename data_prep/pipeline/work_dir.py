@@ -46,8 +46,8 @@ _PUBLISHED_PREFIX = "published-"
 # Blocks of a run, at least. Up to twice as many are not merged.
 BLOCKS_PER_RUN = 128
 # So a shard of 128 MB reads at most 64 MB (256 chunks) beside its own records. Merging
-# holds a part of a chunk of each block of a run: at most 1 KB for each block of the
-# corpus, 125 MB for 1,000 GB of text in 125,000 blocks.
+# holds a chunk of each block of a run: 1 KB for each block of the corpus, 125 MB for
+# 1,000 GB of text in 125,000 blocks.
 MAX_RUNS = 256
 # Of the records that are merged at a time.
 PIECE_BYTES = 64 << 20

@@ -80,15 +80,25 @@ def in_range(
     part: example_builder.RecordBatch, first_key: int, end_key: int
 ) -> example_builder.RecordBatch:
     """Returns the records of a part, sorted by key, with keys in a range."""
-    return _between(part, *between(part.keys, first_key, end_key))
+    first, end = between(part.keys, first_key, end_key)
+    if end - first == len(part.keys):
+        return part
+    # Copies, so that no part is held in memory for a few of its records.
+    return example_builder.RecordBatch(*map(np.array, slice_of(part, first, end)))
 
 
-def split_at(
-    part: example_builder.RecordBatch, key: int
-) -> tuple[example_builder.RecordBatch, example_builder.RecordBatch]:
-    """Splits records that are sorted by key: those with keys below `key`, the rest."""
-    place = between(part.keys, 0, key)[1]
-    return _between(part, 0, place), _between(part, place, len(part.keys))
+def slice_of(
+    part: example_builder.RecordBatch, first: int, end: int
+) -> example_builder.RecordBatch:
+    """Returns the records at places [first, end) of a part, as views of its arrays."""
+    start = int(part.ends[first - 1]) if first else 0
+    stop = int(part.ends[end - 1]) if end else 0
+    return example_builder.RecordBatch(
+        part.data[start : max(start, stop)],
+        part.ends[first:end] - start,
+        part.keys[first:end],
+        part.documents[first:end],
+    )
 
 
 def without(
@@ -122,10 +132,14 @@ def key_range(split: str, shard: int, count: int) -> tuple[int, int]:
 
 def between(keys: np.ndarray, first_key: int, end_key: int) -> tuple[int, int]:
     """The places [first, end) of keys, uint64, ascending, in [first_key, end_key)."""
-    first = int(np.searchsorted(keys, np.uint64(first_key)))
-    if end_key >= 1 << 64:
-        return first, len(keys)
-    return first, int(np.searchsorted(keys, np.uint64(end_key)))
+    return num_below(keys, first_key), num_below(keys, end_key)
+
+
+def num_below(keys: np.ndarray, key: int) -> int:
+    """The number of keys, uint64, ascending, below `key`, which is at most 1 << 64."""
+    if key >= 1 << 64:
+        return len(keys)
+    return int(np.searchsorted(keys, np.uint64(key)))
 
 
 def merge(
@@ -222,23 +236,6 @@ def write_shard(
             os.fsync(output.fileno())
     digest = hashlib.sha256(content).hexdigest()
     return schema.Shard(name, num_records, len(content), digest)
-
-
-def _between(
-    part: example_builder.RecordBatch, first: int, end: int
-) -> example_builder.RecordBatch:
-    """Returns the records at places [first, end) of a part."""
-    if end - first == len(part.keys):
-        return part
-    start = int(part.ends[first - 1]) if first else 0
-    stop = int(part.ends[end - 1]) if end else 0
-    # Copies, so that no part is held in memory for a few of its records.
-    return example_builder.RecordBatch(
-        np.array(part.data[start : max(start, stop)]),
-        part.ends[first:end] - start,
-        np.array(part.keys[first:end]),
-        np.array(part.documents[first:end]),
-    )
 
 
 def _keep(
