@@ -142,12 +142,12 @@ class WorkDir:
                 _report(f"{self._join(_PLAN_FILE)} is missing or damaged: all")
             self._remove(lambda _: True)
         else:
-            changed, merged = before.changed_groups(plan), self._merged_blocks()
+            # None: of what is made after the blocks.
+            stale = {*before.changed_groups(plan), None}
+            merged = self._merged_blocks()
             # The runs are of all groups, and go with what they were made of.
             self._remove(
-                lambda name: (
-                    _group_of(name) in {*changed, None} or name.split(".")[0] in merged
-                )
+                lambda name: _group_of(name) in stale or name.split(".")[0] in merged
             )
             self._merged = None
         # Last: until then the remaining files belong to the previous plan.
@@ -418,7 +418,8 @@ class WorkDir:
         """
         tallies: collections.Counter[str] = collections.Counter()
         for name in names:
-            tallies.update(self.read_documents(name).tallies)
+            with work_file.opened(self._documents_path(name)) as content:
+                tallies.update(content.values["tallies"])
         ranges = []
         for split in schema.SPLITS:
             count = -(-tallies[f"bytes/{split}"] // PIECE_BYTES)
