@@ -1,6 +1,8 @@
 """The benchmark of exported models: what it measures, and what it refuses."""
 
-import importlib
+import contextlib
+import importlib.util
+import io
 import re
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from albert_tf import bench_serve
 from albert_tf.benchmarks import matmul_probe, model_cases, runner, serving_benchmark
 from albert_tf.core import binaries as binaries_lib
-from albert_tf.core import config
+from albert_tf.core import config, tool_environment
 from tests.support import binaries
 
 TINY = config.ModelConfig(
@@ -19,6 +21,10 @@ TINY = config.ModelConfig(
     num_heads=2,
     intermediate_size=16,
     max_positions=16,
+)
+# The environment of the baselines that run on PyTorch and ONNX Runtime.
+HAS_TORCH = tool_environment.is_made(
+    binaries_lib.ROOT / "build" / "bench-torch", "requirements-bench-torch.txt"
 )
 
 
@@ -35,26 +41,68 @@ def run_in_this_process(module: str, *arguments: str) -> None:
     binaries.run(importlib.import_module(module), *arguments)
 
 
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What the benchmark prints of a tiny model."""
+    original, out = serving_benchmark._baselines, io.StringIO()
+    flags = ["--batch_sizes=2", "--rounds=1"]
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        for name in ("_ROWS", "_INNER", "_COLUMNS"):  # of the product that is timed
+            patch.setattr(matmul_probe, name, 8)
+        patch.setattr(binaries_lib, "run_module", run_in_this_process)
+        # Of other libraries only what is quick, and nothing is installed.
+        patch.setattr(
+            serving_benchmark,
+            "_baselines",
+            lambda *args: (one for one in original(*args) if "onnx" in one.form),
+        )
+        patch.setattr(
+            tool_environment,
+            "make",
+            lambda folder, requirements: str(tool_environment.python_of(folder)),
+        )
+        run = serving_benchmark.write_random_run(
+            str(tmp_path_factory.mktemp("random")), TINY
+        )
+        flags += [] if HAS_TORCH else ["--no_baselines"]
+        binaries.run(bench_serve, f"--model_dir={run}", *flags)
+    return out.getvalue()
+
+
+def assert_has_row(printed: str, name: str, dtype: str) -> None:
+    """Asserts that an implementation was timed, in the table of its precision."""
+    _, _, table = printed.partition(f"serving-2x16, {dtype}: ")
+    table, _, _ = table.partition("\n\n")
+    assert re.search(rf"^{name}-{dtype} +[\d.]+ +[\d.]+ +[\d,]+ ", table, re.MULTILINE)
+
+
 @pytest.mark.slow
-def test_a_random_model_is_exported_and_timed_from_strings(
-    tmp_path, capsys, monkeypatch
-):
-    for name in ("_ROWS", "_INNER", "_COLUMNS"):  # of the product that is timed
-        monkeypatch.setattr(matmul_probe, name, 8)
-    monkeypatch.setattr(binaries_lib, "run_module", run_in_this_process)
-    run = serving_benchmark.write_random_run(str(tmp_path), TINY)
-    binaries.run(
-        bench_serve,
-        f"--model_dir={run}",
-        "--batch_sizes=2",
-        "--rounds=1",
-        "--no_baselines",
-    )
-    out = capsys.readouterr().out
+def test_a_random_model_is_exported_and_timed_from_strings(printed):
     for dtype in model_cases.DTYPES:
-        assert f"serving-2x16, {dtype}" in out
-        assert re.search(rf"^albert_tf-{dtype} +[\d.]+ ", out, re.MULTILINE)
-    assert re.search(r"^albert_tf-lite-float32 +[\d.]+ ", out, re.MULTILINE)
+        assert_has_row(printed, "albert_tf", dtype)
+    assert_has_row(printed, "albert_tf-lite", "float32")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("openvino") is None, reason="OpenVINO is not installed"
+)
+def test_openvino_has_a_row_in_each_precision(printed):
+    for dtype in model_cases.DTYPES:
+        assert_has_row(printed, "albert_tf-openvino", dtype)
+    assert_has_row(printed, "albert_tf-openvino-int8", "bfloat16")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TORCH, reason="`make bench-serve` makes build/bench-torch")
+def test_onnx_runtime_computes_the_same_and_has_its_ratio(printed):
+    # The benchmark ends with an error where numbers differ.
+    for form, dtype in (("onnxruntime", "float32"), ("onnxruntime-int8", "bfloat16")):
+        assert_has_row(printed, f"transformers-{form}", dtype)
+        ratio = (
+            rf"albert_tf-{dtype}: [\d.]+ times the speed of transformers-{form}-{dtype}"
+        )
+        assert re.search(rf"^{ratio}$", printed, re.MULTILINE)
 
 
 def test_each_baseline_has_its_ratio():

@@ -1,6 +1,8 @@
 """A batch of packed rows has the losses and gradients of its sequences alone."""
 
+import dataclasses
 import shutil
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,13 +12,14 @@ from albert_tf.core import config, row_shapes
 from albert_tf.data import packed_rows, schema
 from albert_tf.model import compute as compute_lib
 from albert_tf.model import pretraining_model
-from albert_tf.training import metrics_log, objectives, pretraining
+from albert_tf.training import metrics_log, objectives, pretraining, train_step
 from tests.support import small_run
 
 LENGTH, NUM_PREDICTIONS, VOCAB_SIZE = 11, 3, 50
 ROW = row_shapes.RowShape(2 * LENGTH, 7, 4)
 # Sequences of each row; the last row pads the batch.
 COUNTS = [3, 2, 1, 2, 0]
+NUM_SEQUENCES = 8
 MODEL = config.ModelConfig(
     vocab_size=VOCAB_SIZE,
     embedding_size=10,
@@ -56,59 +59,128 @@ def _sequences():
     return as_int | {"masked_lm_weights": tf.constant(is_masked, tf.float32)}
 
 
+class Form(NamedTuple):
+    """A model, and how it computes; `compiled` is by XLA, the whole pass."""
+
+    compute: compute_lib.Compute
+    compiled: bool
+    model: config.ModelConfig
+
+
+def _form(compiled: bool = False, model: config.ModelConfig = MODEL, **compute) -> Form:
+    return Form(compute_lib.Compute(**compute), compiled, model)
+
+
+def _sharing(sharing: str) -> config.ModelConfig:
+    # In one group: each of `MODEL` has a single layer, which shares with none.
+    return dataclasses.replace(MODEL, sharing=sharing, num_groups=1)
+
+
 FORMS = {
-    "plain": (compute_lib.Compute(), False),
-    "fused": (compute_lib.Compute(fuse_elementwise=True), False),
-    "compiled": (compute_lib.Compute(), True),
-    "remat of attention": (compute_lib.Compute(remat="attention"), False),
-    "remat of blocks, fused": (
-        compute_lib.Compute(fuse_elementwise=True, remat="block"),
-        False,
+    "plain": _form(),
+    "fused": _form(fuse_elementwise=True),
+    "compiled": _form(compiled=True),
+    "remat of attention": _form(remat="attention"),
+    "remat of attention, compiled": _form(compiled=True, remat="attention"),
+    "remat of blocks": _form(remat="block"),
+    "remat of blocks, fused": _form(fuse_elementwise=True, remat="block"),
+    "remat of blocks, compiled": _form(compiled=True, remat="block"),
+    "in parts": _form(queries_at_once=5),
+    "in parts, compiled": _form(compiled=True, queries_at_once=8),
+    "everything shared": _form(model=_sharing("all")),
+    "attention shared": _form(model=_sharing("attention")),
+    "feed-forward shared": _form(model=_sharing("feed_forward")),
+    "nothing shared": _form(model=_sharing("none")),
+    "nothing shared, remat of blocks, compiled": _form(
+        compiled=True, model=_sharing("none"), remat="block"
     ),
-    "in parts": (compute_lib.Compute(queries_at_once=5), False),
-    "in parts, compiled": (compute_lib.Compute(queries_at_once=8), True),
-    "bfloat16": (compute_lib.Compute("bfloat16"), False),
-    "bfloat16, fused": (compute_lib.Compute("bfloat16", fuse_elementwise=True), False),
-    "bfloat16, fused, in parts": (
-        compute_lib.Compute("bfloat16", fuse_elementwise=True, queries_at_once=8),
-        False,
+    "bfloat16": _form(dtype="bfloat16"),
+    "bfloat16, fused": _form(dtype="bfloat16", fuse_elementwise=True),
+    "bfloat16, fused, in parts": _form(
+        dtype="bfloat16", fuse_elementwise=True, queries_at_once=8
     ),
 }
 # Products of other sizes are rounded in another way; bfloat16 has 8 bits.
 TOLERANCES = {"float32": 1e-6, "bfloat16": 0.03}
+OBJECTIVE = objectives.PretrainingObjective("sop")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_packed_rows_learn_what_their_sequences_do(form):
-    compute, compiled = FORMS[form]
-    objective = objectives.PretrainingObjective("sop")
-    model = pretraining_model.build_pretraining_model(MODEL, 5, compute)
+class Passes:
+    """One form on the sequences alone, and on packed rows.
 
-    @tf.function(jit_compile=compiled, autograph=False)
-    def run(features, example_weights):
+    Attributes:
+      sums: of the sequences alone.
+      gradients: likewise.
+    """
+
+    def __init__(self, form: Form):
+        self._model = pretraining_model.build_pretraining_model(
+            form.model, 5, form.compute
+        )
+        self._tolerance = TOLERANCES[form.compute.dtype]
+        self.run = tf.function(self._run, jit_compile=form.compiled, autograph=False)
+        # As the train step does.
+        self._compiled = tf.function(
+            train_step.compute_gradients, jit_compile=form.compiled, autograph=False
+        )
+        self.sums, self.gradients = self.run(_sequences(), tf.ones([NUM_SEQUENCES]))
+
+    def _run(self, features, example_weights):
+        model = self._model
         with tf.GradientTape() as tape:
-            sums = objective.batch_sums(model, features, None, example_weights)
-            loss = objective.mean(sums, objective.weights(features))
+            sums = OBJECTIVE.batch_sums(model, features, None, example_weights)
+            loss = OBJECTIVE.mean(sums, OBJECTIVE.weights(features))
         gradients = tape.gradient(loss, model.trainable_variables)
         return sums, [tf.convert_to_tensor(g) for g in gradients]
 
-    alone = _sequences()
-    rows = packed_rows.pack(alone, tf.constant(COUNTS, tf.int64), ROW)
-    expected, expected_gradients = run(alone, tf.ones([8]))
-    found, found_gradients = run(rows, tf.constant([1.0, 1.0, 1.0, 1.0, 0.0]))
-    tolerance = TOLERANCES[compute.dtype]
-    for name, value in expected.items():
-        assert float(found[name]) == pytest.approx(float(value), abs=8 * tolerance), (
-            name
+    @tf.function(autograph=False)
+    def accumulate(self, rows, num_parts: int):
+        """Returns sums and gradients of rows that are taken in equal parts."""
+        weights = OBJECTIVE.weights(rows)
+
+        def part_gradients(part, seed):
+            return self._compiled(OBJECTIVE, self._model, part, seed, *weights)
+
+        gradients, sums = train_step.accumulate_gradients(
+            part_gradients, rows, num_parts, None
         )
-    assert float(found["num_tokens"]) == 67 and float(found["pair_weight"]) == 6
-    for variable, one, other in zip(
-        model.trainable_variables, expected_gradients, found_gradients, strict=True
-    ):
-        scale = max(1.0, float(tf.reduce_max(tf.abs(one))))
-        np.testing.assert_allclose(
-            one / scale, other / scale, atol=tolerance, err_msg=variable.name
-        )
+        return sums, gradients
+
+    def check(self, sums, gradients) -> None:
+        """Asserts that these are those of the sequences alone."""
+        for name, value in self.sums.items():
+            # The share of each sequence in the sum.
+            found, expected = (float(v) / NUM_SEQUENCES for v in (sums[name], value))
+            assert found == pytest.approx(expected, rel=0, abs=self._tolerance), name
+        assert float(sums["num_tokens"]) == 67 and float(sums["pair_weight"]) == 6
+        for variable, one, other in zip(
+            self._model.trainable_variables, self.gradients, gradients, strict=True
+        ):
+            scale = max(1.0, float(tf.reduce_max(tf.abs(one))))
+            np.testing.assert_allclose(
+                one / scale,
+                other / scale,
+                rtol=0,
+                atol=self._tolerance,
+                err_msg=variable.name,
+            )
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def passes(request):
+    return Passes(FORMS[request.param])
+
+
+def test_packed_rows_learn_what_their_sequences_do(passes):
+    rows = packed_rows.pack(_sequences(), tf.constant(COUNTS, tf.int64), ROW)
+    passes.check(*passes.run(rows, tf.constant([1.0, 1.0, 1.0, 1.0, 0.0])))
+
+
+@pytest.mark.slow
+def test_parts_of_packed_rows_have_the_gradients_of_their_sequences(passes):
+    # Five sequences in the first part, three in the second.
+    rows = packed_rows.pack(_sequences(), tf.constant(COUNTS[:4], tf.int64), ROW)
+    passes.check(*passes.accumulate(rows, 2))
 
 
 def test_a_token_sees_no_other_sequence():

@@ -27,10 +27,24 @@ def test_each_corpus_has_all_records_of_its_blocks(tmp_path, monkeypatch, capsys
     assert (few["num_blocks"], few["num_runs"]) == (6, 0)
     assert (many["num_blocks"], many["num_runs"]) == (60, 3)
     assert many["num_records"] == 10 * few["num_records"] > 0
-    assert "ratio" in capsys.readouterr().out
+    # The table is printed again after each corpus.
+    costs = [simulated_blocks.Cost(**one) for one in (few, many)]
+    _, *cells = simulated_blocks.table(costs)
+    printed = capsys.readouterr().out.splitlines()[-2:]
+    assert [line.split() for line in printed] == cells
     # Constants are as before.
     assert record_file.CHUNK_BYTES == 256 << 10
     assert work_dir.PIECE_BYTES == 64 << 20
+
+
+def test_a_row_has_the_cost_of_a_record_relative_to_the_first():
+    few = simulated_blocks.Cost(500, 0, 2000, 4, 0.5, 1.5, 300_000_000, 7)
+    many = simulated_blocks.Cost(20_000, 3, 80_000, 160, 20.0, 100.0, 1_250_000_000, 9)
+    _, *rows = simulated_blocks.table([few, many])
+    assert [" ".join(row) for row in rows] == [
+        "500 0 2,000 4 0.5 1.5 1000.00 1.00 300 7",
+        "20,000 3 80,000 160 20.0 100.0 1500.00 1.50 1,250 9",
+    ]
 
 
 def test_nothing_is_merged_with_0(tmp_path):
