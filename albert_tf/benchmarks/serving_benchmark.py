@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import json
 import os
 import pathlib
 import tempfile
@@ -267,7 +268,9 @@ def measure(
                 for one in group:
                     if one.name in missing and not one.is_baseline:
                         raise ValueError(f"{one.name} could not be measured")
-                measured.append(results.to_dict(case, outcomes, missing))
+                values = json.dumps(results.to_dict(case, outcomes, missing))
+                # Paths of the temporary folder mean nothing to others.
+                measured.append(json.loads(values.replace(f"{folder}/", "")))
     return measured
 
 

@@ -146,7 +146,7 @@ def to_dict(outcome: Outcome) -> dict[str, Any]:
     latencies = {
         length: {"count": len(seconds), "p50": middle, "p99": high}
         for length, seconds in outcome.latencies.items()
-        for middle, high in [_percentiles(seconds)]
+        for middle, high in [_percentiles(seconds) if seconds else (None, None)]
     }
     return dataclasses.asdict(outcome) | {"latencies": latencies}
 

@@ -80,9 +80,9 @@ class RequestBatcher:
 
     Turns are those of fair queueing (Demers et al., 1989): each token that is computed
     for a client moves its turn back by one, and a client that begins to wait gets the
-    turn that those who wait have reached on average. So a client with many items does
-    not delay another with few, and short items of many clients do not keep a long one
-    waiting.
+    turn that it would have if it had got an equal share of all batches before. So a
+    client with many items does not delay another with few, and short items of many
+    clients do not keep a long one waiting.
     """
 
     def __init__(
@@ -167,7 +167,9 @@ class RequestBatcher:
                     f"about {most_of_client} tokens of one client may wait, and {own} "
                     f"of yours do; received {tokens} more. Wait for their answers"
                 )
-            self._turns.setdefault(client, self._fair_share)
+            if all(entry.client != client for entry in self._waiting):
+                turn = self._turns.get(client, 0.0)
+                self._turns[client] = max(turn, self._fair_share)
             self._waiting.extend(entries)
             self._changed.notify()
         return [entry.future for entry in entries]
@@ -202,6 +204,9 @@ class RequestBatcher:
                 lambda: self._has_full_batch() or self._is_closed,
                 timeout=max(deadline - time.monotonic(), 0),
             )
+            self._waiting = self._still_wanted()
+            if not self._waiting:
+                return []
             batch = self._choose()
             self._count(batch)
             chosen = {id(entry) for entry in batch}

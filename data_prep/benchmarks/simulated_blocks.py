@@ -191,7 +191,7 @@ class _OpenFiles:
     """Counts the open files of the process every few milliseconds.
 
     Attributes:
-      most: that were open at a time.
+      most: that were seen open at a time.
     """
 
     def __init__(self) -> None:

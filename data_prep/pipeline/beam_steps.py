@@ -243,12 +243,12 @@ class _PlanShards(_Step):
         yield shuffle.make_plan(common.count_shards(totals, data), sizes)
 
 
+# What goes to the shards has one declared type, from whichever step it comes: some
+# runners cannot flatten collections of several.
 class _EveryShard(beam.DoFn):
     """Names each shard once, so that empty shards are written, too."""
 
-    def process(
-        self, plan: shuffle.Plan
-    ) -> Iterator[tuple[shuffle.ShardKey, shuffle.Ordered]]:
+    def process(self, plan: shuffle.Plan) -> Iterator[Any]:
         yield from shuffle.every_shard(plan)
 
 
@@ -274,7 +274,7 @@ class _MergePiece(beam.DoFn):
 
     def process(
         self, element: tuple[shuffle.PieceKey, Iterable[shuffle.Ordered]]
-    ) -> Iterator[tuple[shuffle.ShardKey, shuffle.Ordered]]:
+    ) -> Iterator[Any]:
         yield from shuffle.from_piece(*element)
 
 

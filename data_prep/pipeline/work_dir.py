@@ -13,8 +13,8 @@ blocks the cost of a record would grow with their number. So runs of consecutive
 are merged before. Per run: its records in pieces, each with a range of keys in the form
 of a part of a block (`.records`), then their names (`.merged`), which mark the run as
 done. Then the parts of its blocks are removed. Merging reads every chunk once, however
-many blocks a run has, and a shard at most one chunk more than its own of each of
-`MAX_RUNS` runs.
+many blocks a run has, and a shard at most two chunks of each of `MAX_RUNS` runs beside
+its own records.
 
 Every file is checked when it is read. What is damaged or missing is made again: it does
 not count as done or, if that is noticed later, raises a `work_file.DamagedError` with
@@ -45,9 +45,9 @@ _LOCK_FILE = "lock"
 _PUBLISHED_PREFIX = "published-"
 # Blocks of a run, at least. Up to twice as many are not merged.
 BLOCKS_PER_RUN = 128
-# So a shard of 128 MB reads at most 64 MB (256 chunks) beside its own records. Merging
-# holds a chunk of each block of a run: 1 KB for each block of the corpus, 125 MB for
-# 1,000 GB of text in 125,000 blocks.
+# So a shard of 128 MB reads about 64 MB (a chunk of each run) beside its own records,
+# and at most twice as much. Merging holds a chunk of each block of a run: 1 KB for each
+# block of the corpus, 125 MB for 1,000 GB of text in 125,000 blocks.
 MAX_RUNS = 256
 # Of the records that are merged at a time.
 PIECE_BYTES = 64 << 20

@@ -2,7 +2,7 @@
 
 The records of a chunk belong to all shards. If each shard took its own from each chunk,
 their number would grow with the square of the corpus. So the records of many shards
-pass in two steps. First to buckets of consecutive shards, for each of which the records
+pass in two steps: first to buckets of consecutive shards, for each of which the records
 of a run of consecutive blocks are merged into pieces of about `PIECE_BYTES`; then from
 each piece to the shards of its bucket. The larger the corpus, the longer the runs, so
 that pieces have the same size.

@@ -29,9 +29,8 @@ def _read(path):
 
 
 def _require(page, lines):
-    found = (DOCS / page).read_text().splitlines()
-    missing = [line for line in lines if line not in found]
-    assert not missing, "\n".join([f"{page} must have these lines:", *lines])
+    table = "\n".join(lines)
+    assert f"\n{table}\n\n" in (DOCS / page).read_text(), f"{page} needs\n{table}"
 
 
 def _cells(*cells):
@@ -186,3 +185,17 @@ def test_training_steps_are_those_of_the_figures():
     text = " ".join((DOCS / "model_speed.md").read_text().split())
     assert f"a step is {best[0]} times as fast as the fastest baseline's in" in text
     assert f"float32, and {best[1]} times in bfloat16" in text
+
+
+def test_what_batches_by_length_save_is_that_of_the_figures():
+    text = (DOCS / "finetuning.md").read_text()
+    for one in _read("finetuning/lengths.json"):
+        *first, last = map(str, one["lengths"])
+        rates = [one["steps_per_second"][step] for step in ("100", "150")]
+        cells = (
+            f"{', '.join(first)} or {last}" if first else last,
+            f"{one['padding_percent']}%",
+            f"{statistics.mean(1 / rate for rate in rates):.2f}",
+            f"{one['seconds']['150'] / 60:.1f}",
+        )
+        assert f"| {' | '.join(cells)} |\n" in text

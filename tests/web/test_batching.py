@@ -325,6 +325,50 @@ def test_short_items_of_other_clients_do_not_keep_a_long_one_waiting():
     assert lengths.index(400) <= 5  # after those that came before it
 
 
+def _order_of_arrivals(later):
+    """The clients in the order in which their items of one token are computed.
+
+    Args:
+      later: by the number of items computed so far, the clients that then ask; nobody
+        waits while the first item is computed.
+
+    Returns:
+      The order, and the batcher, closed.
+    """
+    order, are_done = [], threading.Event()
+
+    def run(items):
+        for client in later.get(len(order), ()):
+            batcher.submit([client], client)
+        order.extend(items)
+        if len(order) == 1 + sum(map(len, later.values())):
+            are_done.set()
+        return items
+
+    batcher = batching.RequestBatcher(run, limits(1))
+    batcher.submit(["first"], "first")
+    assert are_done.wait(TIMEOUT)
+    batcher.close()
+    return order, batcher
+
+
+def test_a_newcomer_does_not_pass_those_who_wait():
+    order, _ = _order_of_arrivals({0: "abcd", 1: "e", 2: "f"})
+    assert order == ["first", *"abcdef"]
+
+
+def test_a_client_that_got_more_than_its_share_waits_for_the_others():
+    # While the third item is computed "a" has got one, and its share is less.
+    order, _ = _order_of_arrivals({0: "abcd", 2: "a"})
+    assert order == ["first", *"abcda"]
+
+
+def test_clients_that_came_once_are_forgotten():
+    order, batcher = _order_of_arrivals({n: [f"client {n}"] for n in range(50)})
+    assert len(order) == 51
+    assert len(batcher._turns) <= 1
+
+
 def test_one_client_does_not_fill_the_queue():
     blocked = threading.Event()
 

@@ -58,7 +58,7 @@ BOUNDED = (
 )
 FEW_RECORDS = ("data.dupe_factor=1", "data.heldout_rate=0.9", "data.min_shards=64")
 # So few that the shards of the training split are of several buckets, and so small that
-# the blocks of the corpus are several runs.
+# the blocks of `ALL_ELSE` are several runs.
 BUCKETS = {
     (shuffle, "SHARDS_PER_BUCKET"): 2,
     (shuffle, "PIECE_BYTES"): 9_000,
@@ -254,7 +254,11 @@ def test_every_byte_is_that_of_the_local_run(
     assert set(manifest.splits) == set(schema.SPLITS)
     if buckets:
         num_shards = len(manifest.splits[schema.TRAIN].shards)
-        assert num_shards > buckets[shuffle, "SHARDS_PER_BUCKET"]
+        width = buckets[shuffle, "SHARDS_PER_BUCKET"]
+        assert num_shards > width
+        num_bytes = sum(one.num_bytes for one in manifest.splits[schema.TRAIN].shards)
+        run_bytes = buckets[shuffle, "PIECE_BYTES"] * num_shards // width
+        assert case is FEW_RECORDS or num_bytes > 2 * run_bytes  # several runs
     local, beam = _contents(tmp_path / "local"), _contents(tmp_path / "beam")
     assert (b"" in local.values()) == (case is FEW_RECORDS)  # shards without records
     assert sorted(beam) == sorted(local)
@@ -309,3 +313,19 @@ def test_bad_input_ends_in_one_line_and_records_are_replaced_on_demand(
         "train-00001-of-00002.tfrecord",
         "vocab.model",
     ]
+
+
+@pytest.mark.slow
+def test_what_goes_to_the_shards_has_one_type(beam_python):
+    # Some runners cannot flatten collections of several types.
+    code = """
+from data_prep.pipeline import beam_steps as steps
+for step in (steps._Choose(), steps._MergePiece(), steps._EveryShard()):
+    print(step.get_type_hints().simple_output_type(""))
+"""
+    done = subprocess.run(
+        [str(beam_python), "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    types = done.stdout.split()
+    assert len(types) == 3 and len(set(types)) == 1

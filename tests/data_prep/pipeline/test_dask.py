@@ -133,7 +133,7 @@ def test_a_worker_that_is_killed_is_replaced(
     assert workers[1].pid == before[1]
 
 
-def test_a_worker_that_is_killed_while_runs_are_merged_is_replaced(
+def test_a_worker_that_is_killed_while_runs_are_merged_changes_nothing(
     corpus, tmp_path, cluster, monkeypatch
 ):
     _run(corpus, tmp_path / "here")
