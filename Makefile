@@ -131,7 +131,8 @@ build-file: ## write the BUILD files from the files' imports
 # One benchmark is one module bench_NAME.py of a package, called as `make bench-NAME`.
 BENCHMARK = $(or $(wildcard $(SOURCES:=/bench_$*.py)), \
   $(error no benchmark $*; there are $(wildcard $(SOURCES:=/bench_*.py))))
-bench-serve: BENCH_REQUIREMENTS = requirements-openvino.txt
+# With OpenVINO, as .ci/locks has it.
+bench-serve: BENCH_REQUIREMENTS = requirements-dev.txt
 bench-%: ## run the benchmark bench_NAME.py
 	@$(PRODUCT) $(BENCH_REQUIREMENTS)
 	$(RUN) -m $(subst /,.,$(basename $(BENCHMARK))) $(BENCH_ARGS)

@@ -54,11 +54,18 @@ def speed_table(
     """One case in one precision: heading, table, and what failed with its reason."""
     lines = []
     if outcomes:
-        baseline = fastest_baseline(outcomes)
-        rows = [_HEADINGS, *(_row(case, outcome, baseline) for outcome in outcomes)]
+        rows = speed_rows(case, outcomes)
         lines += [_heading(case, outcomes), *text_table.align(rows)]
     lines += [f"{name} is not measured: {reason}" for name, reason in missing.items()]
     return "\n".join(lines)
+
+
+def speed_rows(
+    case: model_cases.Case, outcomes: Sequence[runner.Outcome]
+) -> list[list[str]]:
+    """The cells of the table of one case in one precision, headings first."""
+    baseline = fastest_baseline(outcomes)
+    return [_HEADINGS, *(_row(case, outcome, baseline) for outcome in outcomes)]
 
 
 _HEADINGS = [

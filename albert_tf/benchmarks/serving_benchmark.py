@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 import os
 import pathlib
 import tempfile
@@ -268,10 +267,20 @@ def measure(
                 for one in group:
                     if one.name in missing and not one.is_baseline:
                         raise ValueError(f"{one.name} could not be measured")
-                values = json.dumps(results.to_dict(case, outcomes, missing))
-                # Paths of the temporary folder mean nothing to others.
-                measured.append(json.loads(values.replace(f"{folder}/", "")))
+                named = [_without_folder(outcome) for outcome in outcomes]
+                measured.append(results.to_dict(case, named, missing))
     return measured
+
+
+def _without_folder(outcome: runner.Outcome) -> runner.Outcome:
+    """An outcome whose options are names, since the temporary folder is removed."""
+    implementation = outcome.implementation
+    options = {
+        name: os.path.basename(value) for name, value in implementation.options.items()
+    }
+    return dataclasses.replace(
+        outcome, implementation=dataclasses.replace(implementation, options=options)
+    )
 
 
 def _case(config: config_lib.Config, batch_size: int) -> model_cases.Case:

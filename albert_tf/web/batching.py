@@ -167,7 +167,7 @@ class RequestBatcher:
                     f"about {most_of_client} tokens of one client may wait, and {own} "
                     f"of yours do; received {tokens} more. Wait for their answers"
                 )
-            if all(entry.client != client for entry in self._waiting):
+            if not own:
                 turn = self._turns.get(client, 0.0)
                 self._turns[client] = max(turn, self._fair_share)
             self._waiting.extend(entries)

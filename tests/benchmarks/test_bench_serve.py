@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import io
+import json
 import re
 
 import pytest
@@ -22,10 +23,15 @@ TINY = config.ModelConfig(
     intermediate_size=16,
     max_positions=16,
 )
-# The environment of the baselines that run on PyTorch and ONNX Runtime.
-HAS_TORCH = tool_environment.is_made(
-    binaries_lib.ROOT / "build" / "bench-torch", "requirements-bench-torch.txt"
-)
+# Which environments of the baselines there are: PyTorch with ONNX Runtime, and Keras.
+IS_MADE = {
+    name: tool_environment.is_made(
+        binaries_lib.ROOT / "build" / f"bench-{name}", f"requirements-bench-{name}.txt"
+    )
+    for name in ("torch", "keras")
+}
+# Those that are quick.
+BASELINES = ("onnxruntime", "onnxruntime-int8", "jit")
 
 
 def outcome(family, seconds, value=1.0, dtype="float32", form=""):
@@ -42,10 +48,11 @@ def run_in_this_process(module: str, *arguments: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """What the benchmark prints of a tiny model."""
+def measured(tmp_path_factory):
+    """What the benchmark prints of a tiny model, and the values of its JSON."""
     original, out = serving_benchmark._baselines, io.StringIO()
-    flags = ["--batch_sizes=2", "--rounds=1"]
+    path = tmp_path_factory.mktemp("figures") / "speed.json"
+    flags = ["--batch_sizes=2", "--rounds=1", f"--json={path}"]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
         for name in ("_ROWS", "_INNER", "_COLUMNS"):  # of the product that is timed
             patch.setattr(matmul_probe, name, 8)
@@ -54,7 +61,11 @@ def printed(tmp_path_factory):
         patch.setattr(
             serving_benchmark,
             "_baselines",
-            lambda *args: (one for one in original(*args) if "onnx" in one.form),
+            lambda *args: (
+                one
+                for one in original(*args)
+                if one.form in BASELINES and IS_MADE[one.environment]
+            ),
         )
         patch.setattr(
             tool_environment,
@@ -64,9 +75,15 @@ def printed(tmp_path_factory):
         run = serving_benchmark.write_random_run(
             str(tmp_path_factory.mktemp("random")), TINY
         )
-        flags += [] if HAS_TORCH else ["--no_baselines"]
+        flags += [] if any(IS_MADE.values()) else ["--no_baselines"]
         binaries.run(bench_serve, f"--model_dir={run}", *flags)
-    return out.getvalue()
+    return out.getvalue(), json.loads(path.read_text())
+
+
+@pytest.fixture
+def printed(measured):
+    """What the benchmark prints."""
+    return measured[0]
 
 
 def assert_has_row(printed: str, name: str, dtype: str) -> None:
@@ -94,7 +111,26 @@ def test_openvino_has_a_row_in_each_precision(printed):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_TORCH, reason="`make bench-serve` makes build/bench-torch")
+def test_the_json_has_each_time_and_no_path_of_this_machine(measured):
+    _, values = measured
+    found = [(group["case"]["name"], len(group["outcomes"])) for group in values]
+    assert [name for name, _ in found] == ["serving-2x16"] * 2
+    assert all(number >= 1 for _, number in found)
+    for outcome in (one for group in values for one in group["outcomes"]):
+        assert all(second > 0 for one in outcome["turns"] for second in one["seconds"])
+        assert outcome["contestant"]["options"]["text"] == "text"
+        assert "/" not in outcome["contestant"]["options"]["folder"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not IS_MADE["keras"], reason="`make bench-serve` makes its Keras")
+def test_keras_hub_computes_the_same(printed):
+    for dtype in model_cases.DTYPES:
+        assert_has_row(printed, "keras_hub-jit", dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not IS_MADE["torch"], reason="`make bench-serve` makes its PyTorch")
 def test_onnx_runtime_computes_the_same_and_has_its_ratio(printed):
     # The benchmark ends with an error where numbers differ.
     for form, dtype in (("onnxruntime", "float32"), ("onnxruntime-int8", "bfloat16")):

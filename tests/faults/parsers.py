@@ -19,6 +19,7 @@ from xml.sax import saxutils
 import numpy as np
 import pydantic
 import tensorflow as tf
+from google.protobuf import message
 
 from albert_tf.core import config, config_io, locks, strict_json
 from albert_tf.data import schema
@@ -314,10 +315,8 @@ def _of_records(folder: pathlib.Path) -> list[Parser]:
     def parse(_: pathlib.Path, content: bytes) -> Any:
         try:
             return record_reader.parse_record(content, masking, 4000)
-        except Exception as error:
+        except message.DecodeError as error:
             # Records have checksums; protobuf's own error is for those that have none.
-            if type(error).__name__ != "DecodeError":
-                raise
             raise ValueError("not a record") from error
 
     def read_shard(path: str) -> Any:

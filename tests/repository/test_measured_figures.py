@@ -5,130 +5,141 @@ import statistics
 
 import pytest
 
+from albert_tf.benchmarks import model_cases, results, runner
+from albert_tf.core import config as config_lib
+from data_prep.benchmarks import simulated_blocks
 from tests.repository import project_files
 
 DOCS = project_files.ROOT / "docs"
 # How docs/serving.md calls what bench-serve measured: family and form.
-_IMPLEMENTATIONS = {
+_NAMES = {
     ("albert_tf", ""): "SavedModel",
     ("albert_tf", "openvino"): "OpenVINO",
-    ("albert_tf", "lite"): "TensorFlow Lite, eight bits",
-    ("albert_tf", "openvino-int8"): "OpenVINO, eight bits",
+    ("albert_tf", "lite"): "TensorFlow Lite",
+    ("albert_tf", "openvino-int8"): "OpenVINO",
     ("transformers", "eager"): "transformers",
     ("transformers", "tuned"): "transformers, tuned",
     ("transformers", "compiled"): "transformers, compiled",
     ("transformers", "onnxruntime"): "transformers on ONNX Runtime",
-    ("transformers", "onnxruntime-int8"): "transformers on ONNX Runtime, eight bits",
+    ("transformers", "onnxruntime-int8"): "transformers on ONNX Runtime",
     ("keras_hub", "jit"): "KerasHub, compiled by XLA",
 }
-_PRECISIONS = ("float32", "bfloat16", "eight bits")
+_EIGHT_BITS = ("lite", "openvino-int8", "onnxruntime-int8")
 
 
 def _read(path):
     return json.loads((DOCS / path).read_text())
 
 
-def _require(page, lines):
+def _read_speeds(path):
+    """Pairs of a case and its outcomes, of a file of `results.to_dict`."""
+    found = []
+    for group in _read(path):
+        assert not group["missing"]
+        case = {name: group["case"][name] for name in group["case"] if name != "flops"}
+        case["model"] = config_lib.ModelConfig(**case["model"])
+        outcomes = []
+        for values in group["outcomes"]:
+            outcome = dict(values)
+            implementation = model_cases.Implementation(**outcome.pop("contestant"))
+            rounds = [runner.CallTimes(**turn) for turn in outcome.pop("turns")]
+            outcomes.append(runner.Outcome(implementation, rounds, **outcome))
+        found.append((model_cases.Case(**case), outcomes))
+    return found
+
+
+def _text(page):
+    """A page with all white space as single spaces."""
+    return " ".join((DOCS / page).read_text().split())
+
+
+def _require(page, rows):
+    """Asserts that a page has these rows of a table, one after another."""
+    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
     table = "\n".join(lines)
     assert f"\n{table}\n\n" in (DOCS / page).read_text(), f"{page} needs\n{table}"
 
 
-def _cells(*cells):
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
-
-
-def _serving_times():
-    """Seconds by precision, implementation and number of texts, in the order found."""
-    times, tokens = {}, {}
-    for group in _read("serving/speed.json"):
-        case = group["case"]
-        size = case["batch_size"]
-        tokens[size] = size * case["length"]
-        assert not group["missing"]
-        for outcome in group["outcomes"]:
-            one = outcome["contestant"]
-            name = _IMPLEMENTATIONS[one["family"], one["form"]]
-            precision = "eight bits" if "eight" in name else one["dtype"]
-            seconds = [statistics.median(turn["seconds"]) for turn in outcome["turns"]]
-            by_size = times.setdefault((precision, name.split(", eight")[0]), {})
-            by_size[size] = statistics.median(seconds)
-    return times, tokens
-
-
 def test_speeds_of_serving_are_those_of_the_figures():
-    times, tokens = _serving_times()
-    assert tokens == {1: 128, 32: 4096}
+    cells = {}
+    for case, outcomes in _read_speeds("serving/speed.json"):
+        for outcome in outcomes:
+            one, seconds = outcome.implementation, results.median_seconds(outcome)
+            precision = "eight bits" if one.form in _EIGHT_BITS else one.dtype
+            shown = f"{1e3 * seconds:,.0f}"
+            if case.batch_size > 1:
+                assert case.num_tokens == 32 * 128
+                shown = f"{case.num_tokens / seconds:,.0f}"
+            name = _NAMES[one.family, one.form]
+            cells.setdefault((precision, name), []).append(shown)
     _require(
         "serving.md",
         [
-            _cells(
-                precision,
-                name,
-                f"{1e3 * seconds[1]:,.0f}",
-                f"{tokens[32] / seconds[32]:,.0f}",
-            )
-            for precision in _PRECISIONS
-            for (of, name), seconds in times.items()
+            [precision, name, *shown]
+            for precision in ("float32", "bfloat16", "eight bits")
+            for (of, name), shown in cells.items()
             if of == precision
         ],
     )
 
 
 def test_ratios_of_serving_are_those_of_the_figures():
-    ratios, shares, throughput = [], [], {}
-    for group in sorted(_read("serving/speed.json"), key=_dtype, reverse=True):
-        turns = {
-            (one["contestant"]["family"], one["contestant"]["form"]): one["turns"]
-            for one in group["outcomes"]
-        }
-        seconds = {
-            name: [statistics.median(turn["seconds"]) for turn in of_rounds]
-            for name, of_rounds in turns.items()
-        }
-        others = [name for name in seconds if name[0] != "albert_tf"]
-        fastest = min(others, key=lambda name: statistics.median(seconds[name]))
-        own = "albert_tf", "openvino"
-        pairs = zip(seconds[fastest], seconds[own], strict=True)
-        ratios.append(f"{statistics.median(a / b for a, b in pairs):.2f}")
-        share = statistics.median(
-            group["case"]["flops"] / one / statistics.mean(turn["matmul_rates"])
-            for one, turn in zip(seconds[own], turns[own], strict=True)
+    found = {
+        (outcomes[0].implementation.dtype, case.batch_size): (
+            case,
+            outcomes,
+            {one.implementation.name: one for one in outcomes},
         )
-        shares.append(f"{share:.0%}"[:-1])
-        for name in (own, ("albert_tf", "openvino-int8")):
-            if group["case"]["batch_size"] == 32 and name in seconds:
-                throughput[_dtype(group), name[1]] = 1 / statistics.median(
-                    seconds[name]
-                )
-    text = " ".join((DOCS / "serving.md").read_text().split())
+        for case, outcomes in _read_speeds("serving/speed.json")
+    }
+    ratios, shares = [], []
+    for dtype in ("float32", "bfloat16"):
+        for size in (1, 32):
+            case, outcomes, named = found[dtype, size]
+            own = named[f"albert_tf-openvino-{dtype}"]
+            fastest = results.fastest_baseline(outcomes)
+            ratios.append(f"{results.speed_ratio(own, fastest):.2f}")
+            shares.append(f"{results.matmul_share(case, own):.0%}"[:-1])
+    *_, named = found["bfloat16", 32]
+    throughput = results.median_seconds(
+        named["albert_tf-openvino-bfloat16"]
+    ) / results.median_seconds(named["albert_tf-openvino-int8-bfloat16"])
+    text = _text("serving.md")
     assert f"OpenVINO is {ratios[0]} and {ratios[1]} times as fast" in text
     assert f"and {ratios[2]} and {ratios[3]} times in bfloat16" in text
     assert f"reaches {', '.join(shares[:3])} and {shares[3]}% of the rate" in text
-    ratio = throughput["bfloat16", "openvino-int8"] / throughput["bfloat16", "openvino"]
-    assert f"int8 has {ratio:.2f} times the throughput of its bfloat16" in text
+    assert f"int8 has {throughput:.2f} times the throughput of its bfloat16" in text
 
 
-def _dtype(group):
-    return group["outcomes"][0]["contestant"]["dtype"]
+def test_training_steps_are_those_of_the_figures():
+    best = []
+    for case, outcomes in _read_speeds("model_speed/training_base.json"):
+        _, *rows = results.speed_rows(case, outcomes)
+        _require("model_speed.md", rows)
+        ratio = results.speed_ratio(outcomes[0], results.fastest_baseline(outcomes))
+        best.append(f"{ratio:.2f}")
+    text = _text("model_speed.md")
+    assert f"a step is {best[0]} times as fast as the fastest baseline's in" in text
+    assert f"float32, and {best[1]} times in bfloat16" in text
 
 
 def test_the_load_is_that_of_the_figures():
-    lines = []
+    rows = []
     for outcome in _read("serving/load.json"):
-        cells = [outcome["name"], f"{outcome['texts_per_second']:.1f}"]
+        row = [outcome["name"], f"{outcome['texts_per_second']:.1f}"]
         for seconds in outcome["latencies"].values():
-            cells.append(f"{seconds['p50']:.1f}, {seconds['p99']:.1f} s")
-        lines.append(_cells(*cells))
-    _require("serving.md", lines)
+            row.append(f"{seconds['p50']:.1f}, {seconds['p99']:.1f} s")
+        rows.append(row)
+    _require("serving.md", rows)
 
 
 @pytest.mark.parametrize("name", ["packing_small", "packing_base"])
 def test_packing_is_that_of_the_figures(name):
-    lines, length = [], None
+    rows, length = [], None
     for one in _read(f"data/{name}.json"):
         is_new, length = one["max_seq_length"] != length, one["max_seq_length"]
-        lines.append(
-            _cells(
+        rows.append(
+            [
                 str(length) if is_new else "",
                 str(one["pack_sequences"]),
                 f"{one['batch_size']} x {one['row_length']}",
@@ -136,55 +147,32 @@ def test_packing_is_that_of_the_figures(name):
                 f"{one['step_seconds'] * 1e3:,.0f}",
                 f"{one['tokens_per_second']:,.0f}",
                 f"{one['ratio']:.2f}",
-            )
+            ]
         )
-    _require("data.md", lines)
+    _require("data.md", rows)
+
+
+def test_the_cost_of_a_record_is_that_of_the_figures():
+    costs = [simulated_blocks.Cost(**one) for one in _read("data/shards.json")]
+    headings, *rows = simulated_blocks.table(costs)
+    assert f"| {' | '.join(headings)} |\n" in (DOCS / "data.md").read_text()
+    _require("data.md", rows)
+    assert [cost.num_blocks for cost in costs] == [500, 20_000]
+    assert costs[1].microseconds <= 1.2 * costs[0].microseconds
+    assert costs[1].peak_bytes <= 1.2 * costs[0].peak_bytes
+    assert max(cost.most_files for cost in costs) < 20
 
 
 def test_scores_by_precision_are_those_of_the_figures():
     found = _read("serving/precisions.json")
-    lines = []
-    for one in found["rows"]:
-        scores = [f"{one[name]:.{one['digits']}f}" for name in found["columns"]]
-        lines.append(_cells(one["label"], *scores))
-    _require("serving.md", lines)
-
-
-def test_training_steps_are_those_of_the_figures():
-    lines, best = [], []
-    for group in _read("model_speed/training_base.json"):
-        seconds, shares = {}, {}
-        for outcome in group["outcomes"]:
-            one = outcome["contestant"]
-            name = "-".join(filter(None, (one["family"], one["form"])))
-            seconds[name] = [
-                statistics.median(turn["seconds"]) for turn in outcome["turns"]
-            ]
-            shares[name] = statistics.median(
-                group["case"]["flops"] / value / statistics.mean(turn["matmul_rates"])
-                for value, turn in zip(seconds[name], outcome["turns"], strict=True)
-            )
-        others = [name for name in seconds if name != "albert_tf"]
-        fastest = min(others, key=lambda name: statistics.median(seconds[name]))
-        for place, outcome in enumerate(group["outcomes"]):
-            name = list(seconds)[place]
-            pairs = zip(seconds[fastest], seconds[name], strict=True)
-            ratio = f"{statistics.median(a / b for a, b in pairs):.2f}"
-            best += [ratio] * (name == "albert_tf")
-            cells = (
-                "" if place else _dtype(group),
-                name,
-                f"{1e3 * statistics.median(seconds[name]):,.0f}",
-                f"{1e3 * min(seconds[name]):,.0f}",
-                f"{shares[name]:.0%}",
-                ratio,
-                f"{outcome['peak_bytes'] / 1e9:.2f}",
-            )
-            lines.append(_cells(*cells))
-    _require("model_speed.md", lines)
-    text = " ".join((DOCS / "model_speed.md").read_text().split())
-    assert f"a step is {best[0]} times as fast as the fastest baseline's in" in text
-    assert f"float32, and {best[1]} times in bfloat16" in text
+    _require(
+        "serving.md",
+        [
+            [one["label"]]
+            + [f"{one[name]:.{one['digits']}f}" for name in found["columns"]]
+            for one in found["rows"]
+        ],
+    )
 
 
 def test_what_batches_by_length_save_is_that_of_the_figures():
