@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["TF_USE_LEGACY_KERAS"] = "0"  # whatever the caller has set
 
 import keras
 import keras_hub
