@@ -357,10 +357,26 @@ def test_a_newcomer_does_not_pass_those_who_wait():
     assert order == ["first", *"abcdef"]
 
 
+def test_a_newcomer_gets_no_more_than_those_who_wait_from_then_on():
+    order, _ = _order_of_arrivals({0: "aaaabbbb", 4: "ccc"})
+    assert order == ["first", *"abab", *"abcabcc"]
+
+
 def test_a_client_that_got_more_than_its_share_waits_for_the_others():
-    # While the third item is computed "a" has got one, and its share is less.
-    order, _ = _order_of_arrivals({0: "abcd", 2: "a"})
-    assert order == ["first", *"abcda"]
+    # While the third item is computed "a" has got one, and its share is less; that of
+    # "e", which comes after it, is too.
+    order, _ = _order_of_arrivals({0: "abcd", 2: "a", 3: "e"})
+    assert order == ["first", *"abcdea"]
+
+
+def test_what_is_cancelled_while_it_waits_for_others_is_not_counted(gate):
+    batcher = batching.RequestBatcher(gate, limits(10, max_wait_ms=500), by_length)
+    (future,) = batcher.submit([5])
+    time.sleep(0.1)  # the thread waits for others by now
+    assert future.cancel()
+    batcher.close()
+    assert gate.batches == []
+    assert batcher._fair_share == 0
 
 
 def test_clients_that_came_once_are_forgotten():
