@@ -3,9 +3,9 @@ r"""Speed of the paper's models beside BERT large's: a step, and the sum of grad
   python -m albert_tf.bench_paper_speed
   python -m albert_tf.bench_paper_speed --models=albert_large --megabits=1000,10000
 
-A step has one sequence of 512 tokens. Two workers sum their gradients over a link of
-limited bandwidth, in a network namespace of this machine (needs unshare and tc, and the
-permission to use them); --megabits= leaves that out.
+A step has --batch_size sequences of 512 tokens. Two workers sum their gradients over a
+link of limited bandwidth, in a network namespace of this machine (needs unshare and tc,
+and the permission to use them); --megabits= leaves that out.
 """
 
 import json
@@ -29,6 +29,9 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_list("models", list(paper_speed.PAPER), models, values)
     flags.DEFINE_list("megabits", ["1000", "10000"], megabits, values)
     flags.DEFINE_integer("rounds", 3, rounds_help, 1, None, flag_values=values)
+    flags.DEFINE_integer(
+        "batch_size", 1, "Sequences of a step.", 1, None, flag_values=values
+    )
     flags.DEFINE_enum(
         "dtype",
         config_lib.COMPUTE_DTYPES[0],
@@ -71,7 +74,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             for name in names
         }
         print(f"{os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}")
-        cases = {name: paper_speed.case(name, one) for name, one in configs.items()}
+        cases = {
+            name: paper_speed.case(name, one, flag_values.batch_size)
+            for name, one in configs.items()
+        }
         counts = [costs.count_parameters(one.model).total for one in configs.values()]
         sums: dict[int, dict[str, float]] = {}
         try:

@@ -22,8 +22,8 @@ PAPER = {
     "albert_xlarge": 0.6,
     "albert_xxlarge": 0.3,
 }
-_LENGTH, _BATCH_SIZE = 512, 1
-# 15% of the tokens.
+_LENGTH = 512
+# Of a sequence: 15% of the tokens.
 _NUM_PREDICTIONS = 76
 
 Start = Callable[[model_cases.Implementation, model_cases.Case], runner.Process]
@@ -36,7 +36,7 @@ class ModelSpeed(NamedTuple):
       name: of the recipe.
       num_parameters: of the model with its heads; a gradient has as many values.
       gradient_bytes: that each device sends to others in a step, as float32.
-      step_seconds: of a step of one sequence.
+      step_seconds: of a step.
       speed: BERT large's seconds divided by these, the median of the rounds.
       paper_speed: the paper's.
       sum_seconds: of the sum of two workers' gradients, by megabits a second.
@@ -53,13 +53,15 @@ class ModelSpeed(NamedTuple):
     speed_with_sum: dict[int, float]
 
 
-def case(name: str, config: config_lib.Config) -> model_cases.Case:
-    """Returns a training step of a recipe's model, with one sequence of 512 tokens."""
+def case(
+    name: str, config: config_lib.Config, num_sequences: int = 1
+) -> model_cases.Case:
+    """Returns a training step of a recipe's model, with sequences of 512 tokens."""
     return model_cases.Case(
-        f"training-{name}-{_BATCH_SIZE}x{_LENGTH}",
+        f"training-{name}-{num_sequences}x{_LENGTH}",
         model_cases.TRAINING,
         config.model,
-        _BATCH_SIZE,
+        num_sequences,
         _LENGTH,
         _NUM_PREDICTIONS,
     )

@@ -79,9 +79,17 @@ def test_figures_are_printed_and_written(monkeypatch, tmp_path, capsys):
 
     monkeypatch.setattr(limited_link, "measure", measure)
     steps = {"bert_large": (10.0, 1.0), "albert_large": (4.0, 2.5)}
-    monkeypatch.setattr(paper_speed, "measure_steps", lambda *_: steps)
+
+    def measure_steps(cases, dtype, num_rounds):
+        assert (dtype, num_rounds) == ("bfloat16", 2)
+        sizes = {(one.batch_size, one.length) for one in cases.values()}
+        assert sizes == {(3, 512)}
+        return steps
+
+    monkeypatch.setattr(paper_speed, "measure_steps", measure_steps)
     path = tmp_path / "figures.json"
     flags = ("--models=albert_large", "--megabits=100", f"--json={path}")
+    flags += ("--batch_size=3", "--dtype=bfloat16", "--rounds=2")
     binaries.run(bench_paper_speed, *flags)
     bert, albert = json.loads(path.read_text())
     assert asked == [([bert["num_parameters"], albert["num_parameters"]], 100)]

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from albert_tf.benchmarks import model_cases, results, runner
+from albert_tf.benchmarks import model_cases, paper_speed, results, runner
 from albert_tf.core import config as config_lib
 from data_prep.benchmarks import simulated_blocks
 from tests.repository import project_files
@@ -187,3 +187,31 @@ def test_what_batches_by_length_save_is_that_of_the_figures():
             f"{one['seconds']['150'] / 60:.1f}",
         )
         assert f"| {' | '.join(cells)} |\n" in text
+
+
+def test_speeds_of_the_papers_models_are_those_of_the_figures():
+    found = []
+    for name in ("speed", "speed_batch4"):
+        models = []
+        for values in _read(f"reproduction/{name}.json"):
+            for key in ("sum_seconds", "speed_with_sum"):
+                values[key] = {int(rate): one for rate, one in values[key].items()}
+            models.append(paper_speed.ModelSpeed(**values))
+        header, *rows = paper_speed.table(models)
+        assert f"| {' | '.join(header)} |\n" in (DOCS / "reproduction.md").read_text()
+        _require("reproduction.md", rows)
+        found.append({one.name: one for one in models})
+    one, four = (models["albert_large"] for models in found)
+    text = _text("reproduction.md")
+    assert (
+        f"the ratio is {one.speed:.2f} with one and {four.speed:.2f} with four" in text
+    )
+    sums = [f"{one.speed_with_sum[rate]:.1f}" for rate in (1_000, 10_000)]
+    assert f"the ratio is {sums[0]}, over 10,000 Mbit/s {sums[1]}." in text
+    bert = found[0]["bert_large"]
+    assert f"both together {bert.sum_seconds[10_000]:.1f} s" in text
+    ratios = [m.speed / m.paper_speed for m in found[0].values() if m is not bert]
+    assert sum(0.75 <= ratio <= 1.25 for ratio in ratios) == 4 == len(ratios) - 1
+    assert sorted(found[0], key=lambda name: found[0][name].speed) == sorted(
+        found[0], key=lambda name: found[0][name].paper_speed
+    )
