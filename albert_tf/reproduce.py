@@ -117,8 +117,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.glue_dir and os.path.abspath(flag_values.glue_dir),
         )
         run = runner.Runner([maker.make(name) for name in names], budget, options)
-        if flag_values.train:
-            run.run()
+        failed = run.run() if flag_values.train else []
         found = run.results()
         os.makedirs(output_dir, exist_ok=True)
         path = os.path.join(output_dir, "results.json")
@@ -131,9 +130,14 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         page = reproduction_report.write(output_dir, flag_values.budget, found)
         if missing := run.num_pending():
             print(f"{missing} trainings are missing")
-    for table in found:
-        print("\n".join(results.lines(table)))
-    print(page)
+        for table in found:
+            print("\n".join(results.lines(table)))
+        print(page)
+        if failed:
+            raise ValueError(
+                f"{', '.join(failed)}: failed, with the reasons above. The same "
+                "command tries them again"
+            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Budgets: the sizes and lengths of all experiments, from a smoke test to the paper's.
 
 `smoke` shows in two minutes that everything runs. `hour` trains each experiment for
-some minutes on two cores. `full` has the sizes and steps of the paper.
+some minutes on two cores: `configs/ablations.py`. `full` has the sizes and steps of the
+paper.
 """
 
 import dataclasses
@@ -34,8 +35,8 @@ class Budget:
       pair_length: tokens of the sequences of the comparison of pair losses.
       pair_pack: as `data.pack_sequences` there.
       pair_settings: of that comparison.
-      pair_start_settings: of a training without a pair loss that its models start from;
-        empty if they start from random weights.
+      pair_has_start: whether its models start from the base's weights, instead of
+        random ones.
       blimp_pairs: pairs of each paradigm; 0 probes nothing.
       task_settings: of the fine-tuning.
     """
@@ -59,7 +60,7 @@ class Budget:
     pair_length: int
     pair_pack: int
     pair_settings: tuple[str, ...]
-    pair_start_settings: tuple[str, ...]
+    pair_has_start: bool
     blimp_pairs: int
     task_settings: tuple[str, ...]
 
@@ -86,26 +87,18 @@ def _steps(num_steps: int, warmup_steps: int, decay_steps: int) -> tuple[str, ..
     )
 
 
-# The recipe has another optimizer than the paper, and averaged weights.
-_FEW_STEPS = (
-    "optimizer.name=lamb",
-    "optimizer.learning_rate=0.01",
-    "train.ema_decay=0",
-)
 _DROPOUT = ("model.hidden_dropout_rate=0.1", "model.attention_dropout_rate=0.1")
 
 _SMOKE = Budget(
-    recipe="small",
+    recipe="ablations",
     settings=(
         *_sizes(24, 2, 2, 4),
         *_steps(8, 2, 4),
-        *_FEW_STEPS,
         "model.vocab_size=500",
         "model.max_positions=64",
         "data.max_seq_length=32",
         "data.pack_sequences=2",
         "data.heldout_rate=0.1",
-        "train.stages=[]",
         "train.batch_size=8",
         "train.steps_per_loop=4",
         "train.save_every_steps=4",
@@ -130,7 +123,7 @@ _SMOKE = Budget(
     pair_length=64,
     pair_pack=1,
     pair_settings=_steps(8, 2, 4),
-    pair_start_settings=_steps(4, 1, 2),
+    pair_has_start=True,
     blimp_pairs=1,
     task_settings=(
         "task.max_seq_length=32",
@@ -142,20 +135,8 @@ _SMOKE = Budget(
 )
 
 _HOUR = Budget(
-    recipe="small",
-    settings=(
-        *_sizes(192, 4, 4, 32),
-        *_steps(1500, 150, 1100),
-        *_FEW_STEPS,
-        "data.max_seq_length=32",
-        "data.pack_sequences=4",
-        "train.stages=[]",
-        "train.batch_size=32",
-        "train.save_every_steps=500",
-        "train.keep_checkpoints=1",
-        "train.eval_batches=30",
-        "train.compute_dtype=bfloat16",
-    ),
+    recipe="ablations",
+    settings=("train.compute_dtype=bfloat16",),
     num_seeds=3,
     embedding_sizes=(16, 32, 64, 192),
     depth_settings=(),
@@ -163,27 +144,27 @@ _HOUR = Budget(
     width_settings=("model.num_layers=3",),
     widths=((64, 1024), (128, 2048), (256, 4096), (384, 6144)),
     head_size=32,
-    wide_settings=_sizes(384, 12, 3, 32),
+    wide_settings=_sizes(256, 8, 3, 32),
     wide_depths=((3, 12), (6, 24)),
     bert_settings=(*_sizes(192, 4, 8, 192), "model.sharing=none"),
     albert_settings=_sizes(384, 8, 4, 32),
-    same_seconds=240.0,
+    same_seconds=600.0,
     dropout_settings=_DROPOUT,
     dropout_steps=(1500, 750),
     pair_length=128,
     pair_pack=1,
     pair_settings=_steps(2500, 150, 2000),
-    pair_start_settings=_steps(2500, 200, 1500),
-    blimp_pairs=20,
+    pair_has_start=True,
+    blimp_pairs=50,
     task_settings=(
         "task.max_seq_length=32",
         "task.hyperparameters=given",
         "optimizer.learning_rate=3e-4",
         "optimizer.bias_correction=true",
-        "train.num_steps=350",
-        "optimizer.warmup_steps=35",
-        "train.eval_every_steps=350",
-        "train.save_every_steps=350",
+        "train.num_steps=700",
+        "optimizer.warmup_steps=70",
+        "train.eval_every_steps=700",
+        "train.save_every_steps=700",
         "train.compute_dtype=bfloat16",
     ),
 )
@@ -210,7 +191,7 @@ _FULL = Budget(
     pair_length=512,
     pair_pack=0,
     pair_settings=(),
-    pair_start_settings=(),
+    pair_has_start=False,
     blimp_pairs=0,
     task_settings=(),
 )

@@ -2,24 +2,27 @@
 
     python -m albert_tf.reproduction.experiment_process REQUEST.json
 
-`runner` writes the request, and reads what this writes. The same command resumes.
+`runner` writes the request, and reads what this writes. With `configs` in the request
+it finds out how long a step of these takes instead. The same command resumes.
 """
 
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.core import cli, config_io, files, strict_json
-from albert_tf.core import config as config_lib
 from albert_tf.finetuning import finetuning
 from albert_tf.probing import probe, suites
 from albert_tf.reproduction import experiments
 from albert_tf.serving import token_scorer
 from albert_tf.training import flags, metrics_log, pretraining
 
-# Loops of the run that measures the time of a step; the first one compiles.
-_NUM_CALIBRATION_LOOPS = 4
+# Loops of a run that measures the time of a step; the first one compiles.
+_NUM_CALIBRATION_LOOPS = 5
 
 
 def measure(request: dict[str, Any]) -> dict[str, float]:
@@ -28,17 +31,15 @@ def measure(request: dict[str, Any]) -> dict[str, float]:
     Args:
       request: `config`, of the run; `records_dir`, with the directories that it names;
         `run_dir`; `start` and `start_as`, the run to start from, if any, and how;
-        `seconds`, if above 0 the time to train for; `evaluated_on`, more held-out
-        records as settings by prefix; `blimp_dir` and `blimp_pairs`; `tasks`, each
-        with `recipe`, `data_dir` and `settings`; `cache_dir`, of their features.
+        `evaluated_on`, more held-out records as settings by prefix; `blimp_dir` and
+        `blimp_pairs`; `tasks`, each with `recipe`, `data_dir` and `settings`;
+        `cache_dir`, of their features.
 
     Returns:
       The measured values by name, accuracies as shares.
     """
     config = config_io.from_dict(request["config"])
     records_dir, run_dir = request["records_dir"], request["run_dir"]
-    if request["seconds"]:
-        config = _fit_time(config, request)
     options = pretraining.PretrainingOptions()
     if request["start"]:
         as_weights = request["start_as"] == experiments.WEIGHTS
@@ -58,21 +59,22 @@ def measure(request: dict[str, Any]) -> dict[str, float]:
     return values
 
 
-def _fit_time(config: config_lib.Config, request: dict[str, Any]) -> config_lib.Config:
-    """Returns the recipe with as many steps as fit into the time.
+def time_steps(request: dict[str, Any]) -> dict[str, float]:
+    """Returns the seconds of a step of several recipes, one right after another.
 
-    Their number is written down, so that a run that resumes has the same.
+    Args:
+      request: `configs`, the recipes by name; `records_dir`; `run_dir`, with a
+        directory for each.
     """
-    path = f"{request['run_dir']}-steps.json"
-    if not files.exists(path):
-        calibration_dir = f"{request['run_dir']}-calibration"
+    found = {}
+    for name, values in request["configs"].items():
+        config = config_io.from_dict(values)
         count = _NUM_CALIBRATION_LOOPS * config.train.steps_per_loop
+        run_dir = os.path.join(request["run_dir"], name)
         short = experiments.with_num_steps(config, count)
-        pretraining.train(short, request["records_dir"], calibration_dir)
-        seconds = metrics_log.step_seconds(calibration_dir)
-        num_steps = max(count, round(request["seconds"] / seconds))
-        files.write_json(path, {"num_steps": num_steps, "step_seconds": seconds})
-    return experiments.with_num_steps(config, strict_json.load(path)["num_steps"])
+        pretraining.train(short, request["records_dir"], run_dir)
+        found[name] = metrics_log.fastest_step_seconds(run_dir)
+    return found
 
 
 def _probe(request: dict[str, Any]) -> float:
@@ -92,12 +94,20 @@ def _fine_tune(task: dict[str, Any], task_dir: str, request: dict[str, Any]) -> 
     return next(iter(results["scores"]["dev"].values()))
 
 
+def _end_with(parent: int) -> None:
+    """Asks this process to save and end once its parent has ended."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Runs the request that the first argument names."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     request = strict_json.load(arguments[0])
     with cli.user_errors(), flags.exiting_early():
-        values = measure(request)
-    files.write_json(os.path.join(f"{request['run_dir']}.json"), values)
+        values = time_steps(request) if "configs" in request else measure(request)
+    files.write_json(f"{request['run_dir']}.json", values)
 
 
 if __name__ == "__main__":

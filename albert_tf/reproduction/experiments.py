@@ -54,8 +54,8 @@ class Experiment:
       evaluated_on: more held-out records to evaluate on, by the prefix of the metrics.
       start: the experiment that it continues, if any.
       start_as: WEIGHTS starts a new run with its weights, BRANCH continues all of it.
-      seconds: if above 0, the number of steps is what fits into this time on this
-        machine, and `config` has the shares of warmup and decay.
+      seconds: if above 0, it is trained for as many steps as fit into this time on
+        this machine, and `config` has the shares of warmup and decay.
     """
 
     name: str
@@ -71,9 +71,15 @@ class Experiment:
         return config_io.override(self.config, [f"train.seed={seed}"])
 
     def identity(self) -> dict[str, Any]:
-        """Returns all that its figures follow from, but texts and seed."""
+        """Returns all that its figures follow from, but texts and seed.
+
+        Settings that have their default are left out, so that a new setting does not
+        make another experiment of this one.
+        """
         return {
-            "config": config_io.to_dict(self.config),
+            "config": _difference(
+                config_io.to_dict(self.config), config_io.to_dict(config_lib.Config())
+            ),
             "evaluated_on": [[name, one.name] for name, one in self.evaluated_on],
             "start": self.start and self.start.identity(),
             "start_as": self.start_as,
@@ -83,6 +89,18 @@ class Experiment:
     def all_datasets(self) -> list[Dataset]:
         """Returns those that it learns from and those that it is evaluated on."""
         return [*self.datasets, *(one for _, one in self.evaluated_on)]
+
+
+def _difference(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of each section that do not have their default."""
+    return {
+        section: {
+            name: value
+            for name, value in of.items()
+            if value != defaults[section][name]
+        }
+        for section, of in values.items()
+    }
 
 
 def digest(experiment: Experiment, measured: Any) -> str:

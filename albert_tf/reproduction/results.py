@@ -1,7 +1,8 @@
 """Results: the measured values of a table's rows beside the paper's, with verdicts.
 
 A difference between two rows counts if it is beyond the spread: if all seeds of one are
-above all seeds of the other. With one seed nothing does.
+above all seeds of the other. With one seed nothing does. With three seeds, one of ten
+differences that are chance alone counts, too.
 """
 
 import statistics
@@ -13,6 +14,8 @@ from albert_tf.model import costs
 from albert_tf.reproduction import tables as tables_lib
 
 SAME, UNDECIDED, OPPOSITE = "same direction", "undecided", "opposite"
+# Within so many points of chance a figure of the paper says nothing.
+_NEAR_CHANCE = 5.0
 # Values of an experiment by seed, as JSON has them.
 Measured = Mapping[str, Mapping[str, Mapping[str, float]]]
 
@@ -67,7 +70,8 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
         )
         for one, other in table.comparisons
         for measure in table.measures
-        if measure.paper and measure.key in values[one].keys() & values[other].keys()
+        if measure.key in values[one].keys() & values[other].keys()
+        and _has_direction(measure, rows[one], rows[other])
     ]
     return {
         "name": table.name,
@@ -99,6 +103,16 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
         ],
         "comparisons": comparisons,
     }
+
+
+def _has_direction(
+    measure: tables_lib.Measure, one: tables_lib.Row, other: tables_lib.Row
+) -> bool:
+    """Returns whether the paper's figures of two rows say which is better."""
+    if not measure.paper:
+        return False
+    theirs = max(one.paper[measure.paper], other.paper[measure.paper])
+    return theirs > measure.chance + _NEAR_CHANCE
 
 
 def _difference(

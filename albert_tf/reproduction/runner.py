@@ -1,12 +1,13 @@
 """Trains and measures the experiments of some tables; what was measured stays.
 
-Directories of --output_dir: vocab.model, records/NAME, runs/seed-N/NAME, and
-measures.json with all that was measured.
+Directories of --output_dir: vocab.model, records/NAME, runs/seed-N/NAME, runs/timing,
+and measures.json with all that was measured.
 """
 
 import dataclasses
 import glob
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -25,10 +26,15 @@ _TASK, _RECIPE, _TASK_DIR = "sst2", "finetune_sst2", "SST-2"
 
 @dataclasses.dataclass(frozen=True)
 class _Measured:
-    """An entry of measures.json: values by seed, and what they depend on."""
+    """An entry of measures.json: values by seed, and what they depend on.
+
+    `num_steps` are those that fit into the time of an experiment that has one. All its
+    seeds have the same, on other machines too.
+    """
 
     digest: str
     seeds: Mapping[str, Mapping[str, Any]]
+    num_steps: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +76,12 @@ class Runner:
         self._experiments = experiments.in_order(
             row.experiment for table in tables for row in table.rows
         )
-        self._rows = {row.experiment.name for table in tables for row in table.rows}
+        # What the tables read of each experiment: keys of measured values.
+        self._rows: dict[str, set[str]] = {}
+        for table in tables:
+            for row in table.rows:
+                keys = self._rows.setdefault(row.experiment.name, set())
+                keys.update(measure.key for measure in table.measures)
         self._measures = _read_measures(options.measures_path)
 
     # ---- Results ----
@@ -88,31 +99,80 @@ class Runner:
 
     # ---- Training ----
 
-    def run(self) -> None:
+    def run(self) -> list[str]:
         """Trains and measures all that was not measured yet.
+
+        Returns:
+          The names of what failed, with the seeds; it has printed the reasons.
 
         Raises:
           ValueError: an experiment was measured before with other settings or texts, or
-            a process failed, which has printed the reason.
+            what all need cannot be made.
           SystemExit: a process was asked to end, with its exit code.
         """
         self._check_measures()
         if not self.num_pending():
-            return
+            return []
         os.makedirs(self._options.output_dir, exist_ok=True)
         self._make_data()
+        self._find_numbers_of_steps()
         seeds = range(1, 1 + self._budget.num_seeds)
         total = sum(len(self._to_train(seed)) for seed in seeds)
-        number = 0
+        number, failed = 0, []
         # All tables have one seed before any has two.
         for seed in seeds:
+            without: set[str] = set()
             for experiment in self._to_train(seed):
                 number += 1
                 print(f"[{number}/{total}] {experiment.name}, seed {seed}", flush=True)
-                values = self._measure(experiment, seed)
-                if experiment.name in self._rows:
-                    self._record(experiment, seed, values)
-            _remove_checkpoints(self._path("runs", f"seed-{seed}"))
+                if experiment.start and experiment.start.name in without:
+                    print(f"left out: {experiment.start.name} failed", file=sys.stderr)
+                elif self._train(experiment, seed):
+                    continue
+                without.add(experiment.name)
+            failed += [f"{name} (seed {seed})" for name in sorted(without)]
+            self._remove_checkpoints(seed)
+        return failed
+
+    def _train(self, experiment: experiments.Experiment, seed: int) -> bool:
+        """Trains and measures an experiment; returns whether that succeeded."""
+        try:
+            values = self._measure(experiment, seed)
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return False
+        if experiment.name in self._rows:
+            self._record(experiment, seed, values)
+        return True
+
+    def _find_numbers_of_steps(self) -> None:
+        """Times the steps of the experiments that have a time, one after another."""
+        timed = [
+            one
+            for one in self._experiments
+            if one.seconds and not self._entry(one)["num_steps"]
+        ]
+        if not timed:
+            return
+        request = {
+            "configs": {one.name: config_io.to_dict(one.config) for one in timed},
+            "records_dir": self._path("records"),
+            "run_dir": self._path("runs", "timing"),
+        }
+        step_seconds = self._ask(request)
+        for one in timed:
+            num_steps = max(1, round(one.seconds / step_seconds[one.name]))
+            self._entry(one)["num_steps"] = num_steps
+        files.write_json(self._options.measures_path, self._measures)
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Returns what an experiment's process answers."""
+        run_dir = request["run_dir"]
+        os.makedirs(os.path.dirname(run_dir), exist_ok=True)
+        path = f"{run_dir}-request.json"
+        files.write_json(path, request)
+        _run(_PROCESS, path)
+        return strict_json.load_object(f"{run_dir}.json", lenient=True)
 
     def _pending(self, seed: int) -> list[experiments.Experiment]:
         return [
@@ -128,29 +188,31 @@ class Runner:
 
     def _measure(self, experiment: experiments.Experiment, seed: int) -> dict[str, Any]:
         run_dir = self._path("runs", f"seed-{seed}", experiment.name)
-        os.makedirs(os.path.dirname(run_dir), exist_ok=True)
-        is_row = experiment.name in self._rows
+        if _lost_its_checkpoints(run_dir):
+            shutil.rmtree(run_dir)
+        config = experiment.with_seed(seed)
+        if experiment.seconds:
+            num_steps = self._entry(experiment)["num_steps"]
+            config = experiments.with_num_steps(config, num_steps)
+        keys = self._rows.get(experiment.name, set())
         start = experiment.start
-        request = {
-            "config": config_io.to_dict(experiment.with_seed(seed)),
-            "records_dir": self._path("records"),
-            "run_dir": run_dir,
-            "start": start and os.path.join(os.path.dirname(run_dir), start.name),
-            "start_as": experiment.start_as,
-            "seconds": experiment.seconds,
-            "evaluated_on": {
-                prefix: experiments.records_of((dataset,))
-                for prefix, dataset in experiment.evaluated_on
-            },
-            "blimp_dir": self._options.blimp_dir if is_row else "",
-            "blimp_pairs": self._budget.blimp_pairs,
-            "tasks": self._tasks() if is_row else {},
-            "cache_dir": self._path("features"),
-        }
-        path = f"{run_dir}-request.json"
-        files.write_json(path, request)
-        _run(_PROCESS, path)
-        return strict_json.load_object(f"{run_dir}.json", lenient=True)
+        return self._ask(
+            {
+                "config": config_io.to_dict(config),
+                "records_dir": self._path("records"),
+                "run_dir": run_dir,
+                "start": start and os.path.join(os.path.dirname(run_dir), start.name),
+                "start_as": experiment.start_as,
+                "evaluated_on": {
+                    prefix: [*experiments.records_of((one,)), "train.eval_batches=0"]
+                    for prefix, one in experiment.evaluated_on
+                },
+                "blimp_dir": self._options.blimp_dir if "blimp" in keys else "",
+                "blimp_pairs": self._budget.blimp_pairs,
+                "tasks": self._tasks() if _TASK in keys else {},
+                "cache_dir": self._path("features"),
+            }
+        )
 
     def _tasks(self) -> dict[str, Any]:
         if not self._options.glue_dir:
@@ -255,11 +317,22 @@ class Runner:
     def _record(
         self, experiment: experiments.Experiment, seed: int, values: dict[str, Any]
     ) -> None:
-        digest = self._digest(experiment)
-        entry = {"digest": digest, "seeds": {}}
-        entry = self._measures.setdefault(experiment.name, entry)
-        entry["seeds"][str(seed)] = values
+        self._entry(experiment)["seeds"][str(seed)] = values
         files.write_json(self._options.measures_path, self._measures)
+
+    def _entry(self, experiment: experiments.Experiment) -> dict[str, Any]:
+        """Returns the entry of measures.json, which is made if there is none."""
+        new = _Measured(self._digest(experiment), {})
+        return self._measures.setdefault(experiment.name, dataclasses.asdict(new))
+
+    def _remove_checkpoints(self, seed: int) -> None:
+        """Removes the checkpoints of a seed's runs that were measured."""
+        for experiment in self._experiments:
+            run_dir = self._path("runs", f"seed-{seed}", experiment.name)
+            if not os.path.exists(f"{run_dir}.json"):
+                continue
+            for path in glob.glob(f"{glob.escape(run_dir)}/model.ckpt-*"):
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
     def _path(self, *names: str) -> str:
         return os.path.join(os.path.abspath(self._options.output_dir), *names)
@@ -292,7 +365,9 @@ def _run(module: str, *arguments: str) -> None:
         )
 
 
-def _remove_checkpoints(folder: str) -> None:
-    """Removes the checkpoints of runs that were measured; their metrics stay."""
-    for path in glob.glob(os.path.join(folder, "*", "model.ckpt-*")):
-        os.remove(path)
+def _lost_its_checkpoints(run_dir: str) -> bool:
+    """Returns whether a run was measured, and its checkpoints were removed."""
+    return os.path.isdir(run_dir) and (
+        os.path.exists(f"{run_dir}.json")
+        and not glob.glob(f"{glob.escape(run_dir)}/model.ckpt-*")
+    )

@@ -3,6 +3,7 @@
 `objectives` and `throughput` compute the metrics; `trainer` puts a row together.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -63,6 +64,18 @@ def step_seconds(model_dir: str) -> float:
     rows = [row for row in read_metrics(model_dir) if row["split"] == schema.TRAIN]
     first, *_, last = rows
     return (last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
+
+
+def fastest_step_seconds(model_dir: str) -> float:
+    """Returns the seconds of a step of a run between those two rows where it is least.
+
+    Other load, compilation and an interruption make steps slower, never faster.
+    """
+    rows = [row for row in read_metrics(model_dir) if row["split"] == schema.TRAIN]
+    return min(
+        (after["seconds"] - before["seconds"]) / (after["step"] - before["step"])
+        for before, after in itertools.pairwise(rows)
+    )
 
 
 def check_new(model_dir: str, first_step: int = 0) -> None:

@@ -1,11 +1,18 @@
 """An experiment's process: training, and all that it measures, from a request."""
 
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
 import pytest
 
-from albert_tf.core import config_io, strict_json
+from albert_tf.core import binaries, config_io, strict_json
 from albert_tf.reproduction import experiment_process
 from albert_tf.training import metrics_log, pretraining
-from tests.support import small_run
+from tests.support import small_run, training_processes
 
 SETTINGS = ("train.num_steps=8", "train.eval_every_steps=8", "train.eval_batches=2")
 
@@ -29,7 +36,6 @@ def request(records, run_dir, *settings, **more):
         "run_dir": str(run_dir),
         "start": None,
         "start_as": "weights",
-        "seconds": 0.0,
         "evaluated_on": {},
         "blimp_dir": "",
         "blimp_pairs": 0,
@@ -96,17 +102,84 @@ def test_it_starts_from_another_run(records, tmp_path):
     assert losses[2] < losses[0] and abs(losses[2] - losses[1]) < 0.2
 
 
-def test_the_number_of_steps_that_fit_into_a_time_is_kept(
-    records, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(metrics_log, "step_seconds", lambda folder: 0.125)
-    asked = request(records, tmp_path / "run", seconds=2.5)
-    assert experiment_process.measure(asked)["num_steps"] == 20
-    rows = metrics_log.read_metrics(str(tmp_path / "run"))
-    assert rows[-1]["step"] == 20
-    # A machine that has become slower changes nothing.
-    monkeypatch.setattr(metrics_log, "step_seconds", lambda folder: 1.0)
-    assert experiment_process.measure(asked)["num_steps"] == 20
+def test_steps_of_several_recipes_are_timed(records, tmp_path):
+    configs = {}
+    for name, hidden_size in (("one", 8), ("other", 16)):
+        settings = (*SETTINGS, f"model.hidden_size={hidden_size}")
+        configs[name] = request(records, tmp_path / name, *settings)["config"]
+    asked = {
+        "configs": configs,
+        "records_dir": str(records),
+        "run_dir": str(tmp_path / "timing"),
+    }
+    found = experiment_process.time_steps(asked)
+    assert list(found) == ["one", "other"]
+    for name, seconds in found.items():
+        rows = metrics_log.read_metrics(str(tmp_path / "timing" / name))
+        rows = [row for row in rows if row["split"] == "train"]
+        assert rows[-1]["step"] == 20
+        parts = [
+            (after["seconds"] - before["seconds"]) / (after["step"] - before["step"])
+            for before, after in itertools.pairwise(rows)
+        ]
+        assert seconds == min(parts) > 0
+    # What was interrupted after its last step trains nothing again.
+    assert experiment_process.time_steps(asked) == found
+
+
+# Starts the process of a request, and prints its id.
+PARENT = """
+import subprocess, sys
+module = "albert_tf.reproduction.experiment_process"
+child = subprocess.Popen([sys.executable, "-m", module, sys.argv[1]])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+@pytest.mark.slow
+def test_it_saves_and_ends_once_its_parent_is_killed(records, tmp_path):
+    steps = ("train.num_steps=1000000", "train.save_every_steps=1000000")
+    asked = request(records, tmp_path / "run", *steps)
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(asked))
+    with (tmp_path / "output").open("wb") as output:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=output,
+            env=binaries.environment(),
+        )
+    child = int(parent.stdout.readline())
+    _wait_until(lambda: _num_train_rows(tmp_path / "run") > 0)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    _wait_until(lambda: not _is_running(child))
+    # Asked to end, it saved.
+    assert list((tmp_path / "run").glob("model.ckpt-*.index"))
+
+
+def _wait_until(is_so):
+    deadline = time.monotonic() + training_processes.TIMEOUT
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _num_train_rows(run_dir):
+    if not (run_dir / "metrics.jsonl").exists():
+        return 0
+    rows = metrics_log.read_metrics(str(run_dir))
+    return sum(row["split"] == "train" for row in rows)
+
+
+def _is_running(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_evaluating_without_a_checkpoint_is_an_error(records, tmp_path):

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from albert_tf import reproduce
+from albert_tf.reproduction import runner
 from tests.support import binaries
 
 
@@ -39,14 +40,14 @@ def test_the_smallest_budget_ends_in_a_table_and_trains_nothing_twice(
     binaries.run(reproduce, *flags)
     printed = capfd.readouterr().out
     assert re.findall(r"^\[\d/4\] (\S+), seed 1$", printed, re.M) == [
-        *("pair-start", "pair-none", "pair-nsp", "pair-sop")
+        *("e4-h24-l2-all", "pair-none", "pair-nsp", "pair-sop")
     ]
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     (table,) = results["tables"]
     for row in table["rows"]:
         values = row["values"]
         assert set(values) == {
-            *("sop/mlm_accuracy", "nsp/next_sentence_accuracy"),
+            *("mlm_accuracy", "nsp/next_sentence_accuracy"),
             "sop/sentence_order_accuracy",
         }
         assert all(0 <= one["mean"] <= 1 for one in values.values())
@@ -73,3 +74,11 @@ def test_the_tables_are_written_from_what_was_measured(tmp_path, capsys):
     assert "11 trainings are missing" in printed
     assert re.search(r"H 64 \(paper: 1024\) .* 5\.250$", printed, re.M)
     assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_tables_are_written_before_a_failure_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(runner.Runner, "run", lambda _: ["dropout-with (seed 1)"])
+    flags = ("--table=dropout", f"--output_dir={tmp_path}")
+    error = binaries.error_of(capsys, reproduce, *flags)
+    assert error.startswith("dropout-with (seed 1): failed, with the reasons above.")
+    assert "dropout removed late" in (tmp_path / "tables.md").read_text()

@@ -18,17 +18,30 @@ class FakeBinaries:
     def __init__(self):
         self.calls = []
         self.codes = {}
+        self.failing = ""
+        self.timed = []
+        self.seconds = 0.5
 
     def __call__(self, module, *arguments):
         if code := self.codes.get(len(self.calls) + 1, 0):
             return code
+        if self.failing and arguments[0].endswith(self.failing):
+            return 1
         self.calls.append((module, *arguments))
         flags = dict(one[2:].split("=", 1) for one in arguments if one[:2] == "--")
         if module == PROCESS:
             request = strict_json.load(arguments[0])
             run_dir = request["run_dir"]
+            if "configs" in request:
+                self.timed.append(list(request["configs"]))
+                files.write_json(
+                    f"{run_dir}.json", dict.fromkeys(request["configs"], self.seconds)
+                )
+                return 0
             pathlib.Path(run_dir).mkdir()
             (pathlib.Path(run_dir) / "model.ckpt-8.index").write_text("")
+            # What kill -9 in a save leaves.
+            (pathlib.Path(run_dir) / "model.ckpt-9_temp").mkdir()
             seed = request["config"]["train"]["seed"]
             files.write_json(f"{run_dir}.json", {"mlm_accuracy": seed / 10})
         elif module == "data_prep.create_pretraining_data":
@@ -46,6 +59,7 @@ class FakeBinaries:
         return [
             (path.parent.name, path.name.removesuffix("-request.json"))
             for path in paths
+            if path.parent.name != "runs"
         ]
 
 
@@ -113,19 +127,26 @@ def test_the_request_has_all_that_the_process_needs(fake, tmp_path):
     blimp = str(tmp_path / "blimp")
     make(tmp_path / "out", "pair_loss", blimp_dir=blimp, glue_dir="glue").run()
     runs = tmp_path / "out" / "runs" / "seed-2"
-    start = strict_json.load(str(runs / "pair-start-request.json"))
+    start = strict_json.load(str(runs / "e32-h192-l4-all-request.json"))
     assert start["start"] is None and start["evaluated_on"] == {}
     # Only what a table reads is measured.
     assert start["blimp_dir"] == "" and start["tasks"] == {}
     request = strict_json.load(str(runs / "pair-nsp-request.json"))
     assert request["config"]["train"]["seed"] == 2
     assert request["config"]["train"]["records"] == {"main-nsp-128": 1.0}
-    assert request["start"] == str(runs / "pair-start")
+    assert request["start"] == str(runs / "e32-h192-l4-all")
     assert request["start_as"] == "weights"
     assert list(request["evaluated_on"]) == ["sop", "nsp"]
     assert "train.records={'main-sop-128': 1.0}" in request["evaluated_on"]["sop"]
-    assert request["blimp_dir"] == blimp and request["blimp_pairs"] == 20
+    # All held-out pairs.
+    assert request["evaluated_on"]["sop"][-1] == "train.eval_batches=0"
     assert request["tasks"]["sst2"]["data_dir"] == "glue/SST-2"
+    # No column of this table shows it.
+    assert request["blimp_dir"] == ""
+    make(tmp_path / "more", "width", blimp_dir=blimp, glue_dir="glue").run()
+    (path, *_) = (tmp_path / "more" / "runs" / "seed-1").glob("*-request.json")
+    request = strict_json.load(str(path))
+    assert request["blimp_dir"] == blimp and request["blimp_pairs"] == 50
 
 
 def test_nothing_is_trained_twice(fake, tmp_path):
@@ -136,7 +157,7 @@ def test_nothing_is_trained_twice(fake, tmp_path):
     assert len(fake.calls) == count
     # The other table shares one of its two experiments.
     make(tmp_path, "wide_depth").run()
-    assert [name for _, name in fake.trained[12:]] == ["e32-h384-l6-all"] * 3
+    assert [name for _, name in fake.trained[12:]] == ["e32-h256-l6-all"] * 3
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(75, 75), (130, 130), (-15, 75)])
@@ -156,16 +177,80 @@ def test_an_interruption_ends_it_and_the_same_command_resumes(
     assert len(set(fake.trained)) == len(fake.trained) == 12
 
 
-def test_a_failure_is_an_error(fake, tmp_path):
-    fake.codes = {4: 1}
-    with pytest.raises(ValueError, match=f"{PROCESS} ended with code 1"):
+def test_a_failure_without_which_nothing_can_be_trained_is_an_error(fake, tmp_path):
+    fake.codes = {2: 1}
+    with pytest.raises(ValueError, match="train_vocab ended with code 1"):
         make(tmp_path, "width").run()
+
+
+def test_what_fails_is_left_out_with_what_starts_from_it(fake, tmp_path, capsys):
+    fake.failing = "seed-1/dropout-start-request.json"
+    failed = make(tmp_path, "dropout", "width").run()
+    starts = ["dropout-start", "dropout-with", "dropout-without"]
+    assert failed == [f"{name} (seed 1)" for name in starts]
+    errors = capsys.readouterr().err
+    assert f"error: {PROCESS} ended with code 1" in errors
+    assert errors.count("left out: dropout-start failed") == 2
+    assert {seed for seed, _ in fake.trained} == {"seed-1", "seed-2", "seed-3"}
+    assert len(fake.trained) == 7 * 3 - 3
+    # The same command tries them again, and nothing else.
+    fake.failing = ""
+    assert make(tmp_path, "dropout", "width").run() == []
+    assert fake.trained[18:] == [("seed-1", name) for name in starts]
 
 
 def test_checkpoints_are_removed_after_the_last_experiment_of_a_seed(fake, tmp_path):
     make(tmp_path, "width").run()
     assert not list(tmp_path.glob("runs/*/*/model.ckpt-*"))
     assert (tmp_path / "runs" / "seed-1" / "e32-h64-l3-all").is_dir()
+
+
+def test_the_runs_of_other_tables_keep_their_checkpoints(fake, tmp_path):
+    fake.codes = {5: 75}
+    with pytest.raises(SystemExit):
+        make(tmp_path, "dropout").run()
+    fake.codes = {}
+    make(tmp_path, "width").run()
+    start = tmp_path / "runs" / "seed-1" / "dropout-start"
+    assert list(start.glob("model.ckpt-*"))
+
+
+def test_a_start_whose_checkpoints_are_gone_is_trained_again(fake, tmp_path):
+    make(tmp_path, "sharing").run()
+    base = "e32-h192-l4-all"
+    folder = tmp_path / "runs" / "seed-1" / base
+    (folder / "metrics.jsonl").write_text("of before")
+    count = len(fake.trained)
+    make(tmp_path, "pair_loss").run()
+    of_seed = [base, "pair-none", "pair-nsp", "pair-sop"]
+    assert [name for _, name in fake.trained[count:]] == of_seed * 3
+    assert not (folder / "metrics.jsonl").exists()
+
+
+def test_all_seeds_of_what_has_a_time_have_the_same_steps_on_other_machines_too(
+    fake, tmp_path
+):
+    make(tmp_path, "same_time").run()
+    names = ["same-time-bert_large", "same-time-albert_xxlarge"]
+    # Once, one right after the other.
+    assert fake.timed == [names]
+    for seed in (1, 2, 3):
+        for name in names:
+            path = tmp_path / "runs" / f"seed-{seed}" / f"{name}-request.json"
+            config = strict_json.load(str(path))["config"]
+            assert config["train"]["num_steps"] == 1200  # 600 seconds
+            assert config["optimizer"]["warmup_steps"] == 120
+    # Another machine, which is slower, has measures of one seed alone.
+    measures = strict_json.load(str(tmp_path / "measures.json"))
+    measures[names[0]]["seeds"] = {"1": {}}
+    measures[names[1]]["seeds"] = {}
+    (tmp_path / "other").mkdir()
+    files.write_json(str(tmp_path / "other" / "measures.json"), measures)
+    fake.seconds = 1.0
+    make(tmp_path / "other", "same_time").run()
+    assert fake.timed == [names]
+    path = tmp_path / "other" / "runs" / "seed-1" / f"{names[1]}-request.json"
+    assert strict_json.load(str(path))["config"]["train"]["num_steps"] == 1200
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from albert_tf.core import config_io
+from albert_tf.core import config, config_io
 from albert_tf.model import paper_sizes
 from albert_tf.reproduction import budgets, experiments, paper, tables
 
@@ -86,8 +86,9 @@ def test_an_experiment_that_two_tables_read_is_one():
         if base in [row.experiment.name for row in table.rows]
     ]
     assert having == ["embedding_size", "sharing"]
-    assert "e32-h384-l3-all" in [r.experiment.name for r in found["width"].rows]
-    assert "e32-h384-l3-all" in [r.experiment.name for r in found["wide_depth"].rows]
+    assert {row.experiment.start.name for row in found["pair_loss"].rows} == {base}
+    assert "e32-h256-l3-all" in [r.experiment.name for r in found["width"].rows]
+    assert "e32-h256-l3-all" in [r.experiment.name for r in found["wide_depth"].rows]
 
 
 def test_two_experiments_of_one_name_are_an_error():
@@ -107,6 +108,9 @@ def test_the_hour_has_the_fractions_of_the_paper():
     assert widths == [theirs / 1024 for _, theirs in budget.widths]
     (few, _), (many, _) = budget.wide_depths
     assert many == 2 * few
+    # The wide model of two depths has the paper's 4096.
+    (wide,) = (ours for ours, theirs in budget.widths if theirs == 4096)
+    assert f"model.hidden_size={wide}" in budget.wide_settings
 
 
 def test_the_full_budget_has_the_models_of_the_paper():
@@ -132,7 +136,6 @@ def test_the_pair_models_differ_in_their_records_alone():
     for row in rows:
         trained = row.experiment
         assert trained.config.data.pair_loss == row.name
-        assert trained.start.name == "pair-start"
         assert trained.start.config.data.pair_loss == "none"
         assert [prefix for prefix, _ in trained.evaluated_on] == ["sop", "nsp"]
         values = config_io.to_dict(trained.config)
@@ -170,3 +173,18 @@ def test_another_length_keeps_the_shares_of_the_schedule():
     assert (longer.optimizer.warmup_steps, longer.optimizer.decay_steps) == (300, 2200)
     tiny = experiments.with_num_steps(config, 1)
     assert (tiny.optimizer.warmup_steps, tiny.optimizer.decay_steps) == (0, 1)
+
+
+def test_a_new_setting_does_not_make_another_experiment():
+    trained = all_tables("hour")["sharing"].rows[0].experiment
+    found = trained.identity()["config"]
+    assert found["model"]["embedding_size"] == 192
+    default = config.Config()
+    for section, values in found.items():
+        for name, value in values.items():
+            assert value != getattr(getattr(default, section), name)
+    assert found["task"] == {}
+    other = dataclasses.replace(
+        trained, config=config_io.override(trained.config, ["optimizer.clip_norm=2.0"])
+    )
+    assert other.identity() != trained.identity()

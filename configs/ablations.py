@@ -1,0 +1,52 @@
+"""The base of the ablations of `albert_tf.reproduce`: 4 layers, H 192, E 32, V 8,000.
+
+1,500 steps of 4,096 tokens in sequences of 32, without a loss of the pair: minutes on
+two cores. docs/reproduction.md says why; configs/small.py is the recipe for one's own
+text.
+"""
+
+from albert_tf.core import config
+
+
+def get_config() -> config.Config:
+    """Returns the recipe."""
+    return config.Config(
+        model=config.ModelConfig(
+            vocab_size=8000,
+            embedding_size=32,
+            hidden_size=192,
+            num_layers=4,
+            num_heads=4,
+            intermediate_size=768,
+            max_positions=128,
+            initializer_range=0.01,
+        ),
+        text=config.TextConfig(sentence_splitter="sentencex"),
+        data=config.DataConfig(
+            max_seq_length=32,
+            pack_sequences=4,
+            pair_loss="none",
+            masking="dynamic",
+            dupe_factor=1,
+            max_ngram=1,
+        ),
+        optimizer=config.OptimizerConfig(
+            name="muon",
+            learning_rate=0.012,
+            warmup_steps=150,
+            decay="wsd",
+            decay_steps=1100,
+            bias_correction=True,
+        ),
+        train=config.TrainConfig(
+            batch_size=32,
+            num_steps=1500,
+            steps_per_loop=50,
+            save_every_steps=500,
+            keep_checkpoints=1,
+            eval_every_steps=1500,
+            eval_batch_size=64,
+            eval_batches=30,
+            max_skipped_steps=100,
+        ),
+    )
