@@ -1,8 +1,9 @@
-"""An experiment's process: training, and all that it measures, from a request."""
+"""An experiment of the ablations: training and all that it measures, by a request."""
 
 import itertools
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from albert_tf.core import binaries, config_io, strict_json
-from albert_tf.reproduction import experiment_process
+from albert_tf.reproduction import measuring
 from albert_tf.training import metrics_log, pretraining
 from tests.support import small_run, training_processes
 
@@ -50,7 +51,7 @@ SOP = ["data.pair_loss=sop", "train.records={'main-sop': 1.0}"]
 
 
 def test_a_model_is_evaluated_on_records_of_both_kinds(records, tmp_path):
-    found = experiment_process.measure(
+    found = measuring.measure(
         request(records, tmp_path / "run", evaluated_on={"sop": SOP, "nsp": NSP})
     )
     assert found["num_steps"] == 8
@@ -71,19 +72,19 @@ def test_a_model_is_evaluated_on_records_of_both_kinds(records, tmp_path):
 
 def test_the_same_request_again_gives_the_same_values(records, tmp_path):
     asked = request(records, tmp_path / "run", evaluated_on={"nsp": NSP})
-    first = experiment_process.measure(asked)
-    assert experiment_process.measure(asked) == first
+    first = measuring.measure(asked)
+    assert measuring.measure(asked) == first
 
 
 def test_it_starts_from_another_run(records, tmp_path):
-    experiment_process.measure(request(records, tmp_path / "first"))
+    measuring.measure(request(records, tmp_path / "first"))
     start = {"start": str(tmp_path / "first")}
     more = ("train.num_steps=12", "train.eval_every_steps=12")
-    experiment_process.measure(
+    measuring.measure(
         request(records, tmp_path / "branch", *more, **start, start_as="branch")
     )
     assert strict_json.load(str(tmp_path / "branch" / "branch.json"))["step"] == 8
-    experiment_process.measure(
+    measuring.measure(
         request(
             records,
             tmp_path / "again",
@@ -112,7 +113,7 @@ def test_steps_of_several_recipes_are_timed(records, tmp_path):
         "records_dir": str(records),
         "run_dir": str(tmp_path / "timing"),
     }
-    found = experiment_process.time_steps(asked)
+    found = measuring.time_steps(asked)
     assert list(found) == ["one", "other"]
     for name, seconds in found.items():
         rows = metrics_log.read_metrics(str(tmp_path / "timing" / name))
@@ -124,7 +125,7 @@ def test_steps_of_several_recipes_are_timed(records, tmp_path):
         ]
         assert seconds == min(parts) > 0
     # What was interrupted after its last step trains nothing again.
-    assert experiment_process.time_steps(asked) == found
+    assert measuring.time_steps(asked) == found
 
 
 # Starts the process of a request, and prints its id.
@@ -158,6 +159,7 @@ def test_it_saves_and_ends_once_its_parent_is_killed(records, tmp_path):
     _wait_until(lambda: not _is_running(child))
     # Asked to end, it saved.
     assert list((tmp_path / "run").glob("model.ckpt-*.index"))
+    assert not re.search(r"^[IWE]\d{4} ", (tmp_path / "output").read_text(), re.M)
 
 
 def _wait_until(is_so):
