@@ -1,8 +1,8 @@
 """Budgets: the sizes and lengths of all experiments, from a smoke test to the paper's.
 
 `smoke` shows in two minutes that everything runs. `hour` trains each experiment for
-some minutes on two cores: `configs/ablations.py`. `full` has the sizes and steps of the
-paper.
+some minutes on two cores, by `configs/small_ablations.py`. `full` has the sizes and
+steps of the paper.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ def _steps(num_steps: int, warmup_steps: int, decay_steps: int) -> tuple[str, ..
 _DROPOUT = ("model.hidden_dropout_rate=0.1", "model.attention_dropout_rate=0.1")
 
 _SMOKE = Budget(
-    recipe="ablations",
+    recipe="small_ablations",
     settings=(
         *_sizes(24, 2, 2, 4),
         *_steps(8, 2, 4),
@@ -135,7 +135,7 @@ _SMOKE = Budget(
 )
 
 _HOUR = Budget(
-    recipe="ablations",
+    recipe="small_ablations",
     settings=("train.compute_dtype=bfloat16",),
     num_seeds=3,
     embedding_sizes=(16, 32, 64, 192),
