@@ -77,7 +77,7 @@ class Experiment:
         make another experiment of this one.
         """
         return {
-            "config": _difference(
+            "config": _without_defaults(
                 config_io.to_dict(self.config), config_io.to_dict(config_lib.Config())
             ),
             "evaluated_on": [[name, one.name] for name, one in self.evaluated_on],
@@ -91,7 +91,9 @@ class Experiment:
         return [*self.datasets, *(one for _, one in self.evaluated_on)]
 
 
-def _difference(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def _without_defaults(
+    values: dict[str, Any], defaults: dict[str, Any]
+) -> dict[str, Any]:
     """Returns the settings of each section that do not have their default."""
     return {
         section: {

@@ -307,12 +307,15 @@ class Runner:
     def _check_measures(self) -> None:
         for experiment in self._experiments:
             before = self._measures.get(experiment.name)
-            if before and before["digest"] != self._digest(experiment):
+            if not before or before["digest"] == self._digest(experiment):
+                continue
+            if before["seeds"]:
                 raise ValueError(
                     f"{self._options.measures_path} has figures of {experiment.name} "
                     "with other settings, texts, probes or tasks; give the same flags "
                     "as then, or another --output_dir and --measures"
                 )
+            del self._measures[experiment.name]  # nothing but a number of steps
 
     def _record(
         self, experiment: experiments.Experiment, seed: int, values: dict[str, Any]
@@ -331,6 +334,9 @@ class Runner:
             run_dir = self._path("runs", f"seed-{seed}", experiment.name)
             if not os.path.exists(f"{run_dir}.json"):
                 continue
+            # First what names the others: see `_lost_its_checkpoints`.
+            for path in glob.glob(f"{glob.escape(run_dir)}/{schema.CHECKPOINT_FILE}"):
+                os.remove(path)
             for path in glob.glob(f"{glob.escape(run_dir)}/model.ckpt-*"):
                 shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
@@ -366,8 +372,8 @@ def _run(module: str, *arguments: str) -> None:
 
 
 def _lost_its_checkpoints(run_dir: str) -> bool:
-    """Returns whether a run was measured, and its checkpoints were removed."""
-    return os.path.isdir(run_dir) and (
-        os.path.exists(f"{run_dir}.json")
-        and not glob.glob(f"{glob.escape(run_dir)}/model.ckpt-*")
+    """Returns whether a run was measured, and the removal of its checkpoints began."""
+    is_measured = os.path.isdir(run_dir) and os.path.exists(f"{run_dir}.json")
+    return is_measured and not os.path.exists(
+        os.path.join(run_dir, schema.CHECKPOINT_FILE)
     )

@@ -2,7 +2,6 @@
 
 import contextlib
 import http.server
-import os
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 import pytest
 
 from albert_tf.devices import tpu_pod
+from tests.support import process_end
 
 ATTRIBUTES = {
     "agent-worker-number": "1",
@@ -124,7 +124,8 @@ sys.stdin.read()
 
 
 def test_a_server_ends_with_its_parent():
-    child = "import os; from albert_tf import tpu_pod; tpu_pod.end_with(os.getppid())"
+    child = "import os; parent = os.getppid(); "
+    child += "from albert_tf.devices import tpu_pod; tpu_pod.end_with(parent)"
     parent = subprocess.Popen(
         [sys.executable, "-c", _PARENT, child],
         stdin=subprocess.PIPE,
@@ -134,25 +135,11 @@ def test_a_server_ends_with_its_parent():
     try:
         pid = int(parent.stdout.readline())
         time.sleep(1.5)
-        os.kill(pid, 0)  # still there
+        assert process_end.is_running(pid)
     finally:
         parent.kill()
         parent.communicate()
-    for _ in range(200):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        if _is_zombie(pid):
-            return
-        time.sleep(0.1)
-    pytest.fail("the server outlived its parent")
-
-
-def _is_zombie(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "Z"
-    return True
+    process_end.wait_for_end(pid, 20)
 
 
 _CLIENT = """

@@ -120,3 +120,30 @@ def test_the_run_with_muon_is_that_of_its_figures():
     shares = [f"{100 * probes[s]:.1f}" if s in probes else "" for s in steps]
     assert ["BLiMP, 20 pairs each, %", *shares] in rows
     _assert_probes(found)
+
+
+def test_the_decays_are_those_of_their_figures():
+    found = _read("weight_decay.json")
+    rows = _rows("## 2026-11-26: weight decay that holds the norms")
+    run = found["run"]
+    _, *cells = next(row for row in rows if row[0] == "step")
+    for name, key in (
+        ("training loss of the last 500 steps", "training_500"),
+        ("held-out MLM loss, averaged weights", "heldout"),
+    ):
+        assert [name, *_losses(run[key], cells)] in rows
+    _, *cells = next(row for row in rows if row[0] == "weight decay")
+    branches = {f"{one['weight_decay_rate']:g}": one for one in found["branches"]}
+    assert list(branches) == ["0.01", "0.2", "1", "2", "4"]
+    for name, one in branches.items():
+        assert [name, *_losses(one["training_250"], cells)] in rows
+    late = found["from_random_weights"]["training_500"], run["training_500"]
+    own, others = (_losses(one, ["1,500"])[0] for one in late)
+    text = " ".join((DOCS / "experiments.md").read_text().split())
+    assert f"a training loss of {own} at step 1,500, where the run has {others}" in text
+
+
+def _losses(rows, steps):
+    """Losses at steps, which are shown as in a table; empty where there is none."""
+    by_step = {f"{row['step']:,}": f"{row['mlm_loss']:.3f}" for row in rows}
+    return [by_step.get(step, "") for step in steps]

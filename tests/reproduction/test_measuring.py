@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import pathlib
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 from albert_tf.core import binaries, config_io, strict_json
 from albert_tf.reproduction import measuring
 from albert_tf.training import metrics_log, pretraining
-from tests.support import small_run, training_processes
+from tests.support import process_end, small_run, training_processes
 
 SETTINGS = ("train.num_steps=8", "train.eval_every_steps=8", "train.eval_batches=2")
 
@@ -152,21 +151,17 @@ def test_it_saves_and_ends_once_its_parent_is_killed(records, tmp_path):
             env=binaries.environment(),
         )
     child = int(parent.stdout.readline())
-    _wait_until(lambda: _num_train_rows(tmp_path / "run") > 0)
+    deadline = time.monotonic() + training_processes.TIMEOUT
+    while not _num_train_rows(tmp_path / "run"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    _wait_until(lambda: not _is_running(child))
+    process_end.wait_for_end(child)
     # Asked to end, it saved.
     assert list((tmp_path / "run").glob("model.ckpt-*.index"))
     assert not re.search(r"^[IWE]\d{4} ", (tmp_path / "output").read_text(), re.M)
-
-
-def _wait_until(is_so):
-    deadline = time.monotonic() + training_processes.TIMEOUT
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def _num_train_rows(run_dir):
@@ -174,14 +169,6 @@ def _num_train_rows(run_dir):
         return 0
     rows = metrics_log.read_metrics(str(run_dir))
     return sum(row["split"] == "train" for row in rows)
-
-
-def _is_running(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_evaluating_without_a_checkpoint_is_an_error(records, tmp_path):

@@ -1,6 +1,8 @@
 """The runner: what it trains, in which order, and what it does not train again."""
 
+import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -40,6 +42,7 @@ class FakeBinaries:
                 return 0
             pathlib.Path(run_dir).mkdir()
             (pathlib.Path(run_dir) / "model.ckpt-8.index").write_text("")
+            (pathlib.Path(run_dir) / "checkpoint").write_text("model.ckpt-8")
             # What kill -9 in a save leaves.
             (pathlib.Path(run_dir) / "model.ckpt-9_temp").mkdir()
             seed = request["config"]["train"]["seed"]
@@ -225,6 +228,42 @@ def test_a_start_whose_checkpoints_are_gone_is_trained_again(fake, tmp_path):
     of_seed = [base, "pair-none", "pair-nsp", "pair-sop"]
     assert [name for _, name in fake.trained[count:]] == of_seed * 3
     assert not (folder / "metrics.jsonl").exists()
+
+
+def test_a_removal_that_was_killed_leaves_no_start_that_cannot_be_read(
+    fake, tmp_path, monkeypatch
+):
+    base = "e32-h192-l4-all"
+
+    def remove(path):
+        if path.endswith(".index") and base in path:
+            raise KeyboardInterrupt
+        os.unlink(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.os, "remove", remove)
+        with pytest.raises(KeyboardInterrupt):
+            make(tmp_path, "sharing").run()
+    assert list((tmp_path / "runs" / "seed-1" / base).glob("model.ckpt-8.index"))
+    count = len(fake.trained)
+    make(tmp_path, "pair_loss").run()
+    names = [name for seed, name in fake.trained[count:] if seed == "seed-1"]
+    assert names == [base, "pair-none", "pair-nsp", "pair-sop"]
+
+
+def test_a_number_of_steps_alone_does_not_keep_a_setting(fake, tmp_path):
+    make(tmp_path, "same_time").run()
+    measures = strict_json.load(str(tmp_path / "measures.json"))
+    for entry in measures.values():
+        entry["digest"], entry["seeds"] = "of other settings", {}
+    files.write_json(str(tmp_path / "measures.json"), measures)
+    fake.seconds = 1.0
+    for folder in (tmp_path / "runs").glob("seed-*"):
+        shutil.rmtree(folder)
+    make(tmp_path, "same_time").run()
+    assert len(fake.timed) == 2
+    measures = strict_json.load(str(tmp_path / "measures.json"))
+    assert [entry["num_steps"] for entry in measures.values()] == [600, 600]
 
 
 def test_all_seeds_of_what_has_a_time_have_the_same_steps_on_other_machines_too(

@@ -1,5 +1,6 @@
 """Rows of metrics are written whatever becomes of the storage."""
 
+import json
 import pathlib
 import types
 
@@ -155,3 +156,13 @@ def test_pauses_double_from_ten_seconds_to_ten_minutes(monkeypatch):
     assert found.seconds == sum(waits) and found.num_failures == 10
     found.succeeded()
     assert found.is_due and (found.seconds, found.num_failures) == (0.0, 0)
+
+
+def test_the_fastest_steps_are_those_without_compilation_or_interruption(tmp_path):
+    # (step, seconds): compiled, fast, interrupted, evaluated, of a shorter loop.
+    times = [(50, 20.0), (100, 30.0), (150, 90.0), (200, 102.0), (210, 104.5)]
+    rows = [{"split": "train", "step": s, "seconds": t} for s, t in times]
+    rows.insert(2, {"split": "heldout", "step": 100, "seconds": 30.1})
+    text = "\n".join(json.dumps(row) for row in rows)
+    (tmp_path / metrics_log.METRICS_FILE).write_text(text + "\n")
+    assert metrics_log.fastest_step_seconds(str(tmp_path)) == pytest.approx(0.2)

@@ -2,7 +2,6 @@
 
 import io
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import mwparserfromhell
 import pytest
 
 from data_prep.reading import wikitext, wikitext_process
+from tests.support import process_end
 
 
 def _parser() -> subprocess.Popen:
@@ -140,11 +140,7 @@ def test_it_ends_with_its_reader():
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True
     )
     assert done.returncode == -9
-    stat = pathlib.Path(f"/proc/{int(done.stdout)}/stat")
-    end = time.monotonic() + 30
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    process_end.wait_for_end(int(done.stdout), 30)
 
 
 def test_a_process_that_does_not_start_is_named(monkeypatch, tmp_path):
