@@ -117,7 +117,8 @@ def test_another_host_serves_until_its_server_is_lost_or_all_end(monkeypatch):
 
 _PARENT = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+command = [sys.executable, "-c", sys.argv[1]]
+child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
 sys.stdin.read()
 """
