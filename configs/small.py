@@ -25,7 +25,6 @@ def get_config() -> config.Config:
             num_heads=4,
             intermediate_size=1024,
             max_positions=128,
-            initializer_range=0.01,
         ),
         text=config.TextConfig(sentence_splitter="sentencex"),
         data=config.DataConfig(
@@ -37,10 +36,12 @@ def get_config() -> config.Config:
         ),
         optimizer=config.OptimizerConfig(
             name="muon",
-            learning_rate=0.009,
+            learning_rate=0.002,
             warmup_steps=300,
-            decay="sqrt",
             decay_from="warmup_end",
+            weight_decay_rate=0.05,
+            beta_1=0.95,
+            beta_2=0.98,
             bias_correction=True,
         ),
         train=config.TrainConfig(

@@ -19,7 +19,6 @@ def get_config() -> config.Config:
             num_heads=4,
             intermediate_size=768,
             max_positions=128,
-            initializer_range=0.01,
         ),
         text=config.TextConfig(sentence_splitter="sentencex"),
         data=config.DataConfig(
@@ -32,10 +31,13 @@ def get_config() -> config.Config:
         ),
         optimizer=config.OptimizerConfig(
             name="muon",
-            learning_rate=0.012,
+            learning_rate=0.002,
             warmup_steps=150,
             decay="wsd",
             decay_steps=1100,
+            weight_decay_rate=0.05,
+            beta_1=0.95,
+            beta_2=0.98,
             bias_correction=True,
         ),
         train=config.TrainConfig(

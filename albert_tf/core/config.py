@@ -260,7 +260,7 @@ WARMUP_SHARE = 0.025
 class OptimizerConfig(validation.Section, name="optimizer"):
     """LAMB, AdamW or Muon, warmup and decay (ALBERT paper, section 4.1; LAMB paper).
 
-    `name` chooses the optimizer; "muon" is LAMB with orthogonalized steps for the
+    `name` chooses the optimizer; "muon" is AdamW with orthogonalized steps for the
     matrices of dense layers. `learning_rate` is the highest that is reached: the
     rate rises linearly over `warmup_steps`. Where these are not given they are 2.5 % of
     `train.num_steps`, as in the paper (3,125 of 125,000), and at most what
@@ -277,7 +277,7 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     Gradients are clipped to the global norm `clip_norm`. `weight_decay_rate` is that of
     the decoupled decay of the weights.
     Variables whose name matches a pattern of `exclude_patterns` get neither weight
-    decay nor, under LAMB and Muon, a trust ratio.
+    decay nor, under LAMB, a trust ratio.
     """
 
     name: str = validation.one_of(OPTIMIZERS, default="lamb")

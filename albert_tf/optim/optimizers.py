@@ -1,4 +1,4 @@
-"""LAMB and AdamW as ALBERT uses them, and LAMB with the matrix steps of Muon."""
+"""LAMB and AdamW as ALBERT uses them, and Muon."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,10 @@ import tf_keras
 from albert_tf.core import config as config_lib
 from albert_tf.core import stages as stages_lib
 from albert_tf.optim import averaging, orthogonal, schedule
+
+# The usual root mean square of a step of AdamW, for a learning rate of 1 (Liu et al.,
+# 2025, section 2.2).
+_MATRIX_STEP = 0.2
 
 
 class Slots(NamedTuple):
@@ -177,7 +181,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Returns the unscaled step, after `num_taken` steps."""
         if rule.is_orthogonal:
             update = orthogonal.orthogonalize(m, self.matrix_dtype)
-            update *= max(m.shape) ** 0.5  # the mean square of its elements is about 1
+            # The root mean square of its elements is then about _MATRIX_STEP.
+            update *= _MATRIX_STEP * max(m.shape) ** 0.5
         else:
             m_hat, v_hat = self._unbiased(m, v, num_taken)
             update = m_hat / (tf.sqrt(v_hat) + self.epsilon)
@@ -295,14 +300,14 @@ class Lamb(AdamW):
         return tf.where((weight_norm > 0) & (update_norm > 0), ratio, 1.0)
 
 
-class Muon(Lamb):
-    """LAMB whose steps of dense layers are orthogonalized (Jordan et al., 2024).
+class Muon(AdamW):
+    """AdamW whose steps of dense layers are orthogonalized (Jordan et al., 2024).
 
     The step of each dense layer's matrix ("kernel") is the running mean of its
-    gradients, orthogonalized. Embeddings, biases and layer norms are updated as by
-    LAMB. Unlike Jordan's, it has the mean of Adam instead of Nesterov's momentum, and
-    every step is scaled by LAMB's trust ratio, so that learning rates are comparable
-    with those of LAMB.
+    gradients, orthogonalized, and as large as AdamW's usually is, so that both take the
+    same learning rates and weight decay (Liu et al., 2025, "Muon is scalable for LLM
+    training", arXiv 2502.16982). Embeddings, biases and layer norms are updated as by
+    AdamW. Unlike Jordan's it has the mean of Adam instead of Nesterov's momentum.
     """
 
     def update_rule(self, variable) -> UpdateRule:

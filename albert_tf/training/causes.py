@@ -12,11 +12,12 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import console
 from albert_tf.data import schema
 
-# A usual learning rate is this at a hidden size of `_USUAL_WIDTH` and less (LAMB and
-# Muon), or there (AdamW), and falls inversely with the size. BERT base has 1e-4 and
-# ELECTRA small 5e-4 with AdamW; ALBERT 0.00176, the small recipes here 0.01 with LAMB.
+# A usual learning rate is this at a hidden size of `_USUAL_WIDTH` and less (LAMB), or
+# there (AdamW and Muon), and falls inversely with the size. BERT base has 1e-4 and
+# ELECTRA small 5e-4 with AdamW; ALBERT 0.00176, the small recipes here 0.01 with LAMB
+# and 0.002 with Muon.
 _USUAL_WIDTH = 256
-_USUAL_RATES = {"lamb": 0.01, "muon": 0.01, "adamw": 3e-4}
+_USUAL_RATES = {"lamb": 0.01, "muon": 0.002, "adamw": 3e-4}
 _MOST_TIMES, _LEAST_TIMES = 3.0, 0.1
 # The shortest warmup that is not named: steps, and share of all steps.
 _WARMUP_STEPS, _WARMUP_SHARE = 50, 0.01
@@ -149,7 +150,7 @@ def usual_rate(config: config_lib.Config) -> float:
     """Returns a usual peak of the learning rate for the optimizer and hidden size."""
     name = config.optimizer.name
     ratio = _USUAL_WIDTH / config.model.hidden_size
-    return _USUAL_RATES[name] * (ratio if name == "adamw" else min(ratio, 1.0))
+    return _USUAL_RATES[name] * (min(ratio, 1.0) if name == "lamb" else ratio)
 
 
 def _set(key: str, value: float) -> str:

@@ -130,7 +130,8 @@ def test_a_gpu_is_counted_and_says_so():
     counted = costs.recipe_costs(config_io.override(CONFIG, ["train.batch_size=2"]))
     state, gradients = counted.weight_and_slot_bytes, counted.reduced_gradient_bytes
     activations = counted.activation_bytes.total
-    assert plan["memory"]["needed_bytes"] == state + gradients + activations
+    kept = int(2.25 * activations)
+    assert plan["memory"]["needed_bytes"] == state + gradients + kept
     assert plan["memory"]["fits"] is True
     assert plan["step"]["memory_bytes_of_replica"] == (
         4 * activations + 2 * (state + gradients)

@@ -147,3 +147,28 @@ def _losses(rows, steps):
     """Losses at steps, which are shown as in a table; empty where there is none."""
     by_step = {f"{row['step']:,}": f"{row['mlm_loss']:.3f}" for row in rows}
     return [by_step.get(step, "") for step in steps]
+
+
+def test_the_search_for_muons_settings_is_that_of_its_figures():
+    trust, combined, masked, longest = _read("muon_search.json")
+    rows = _rows("## 2026-11-26: Muon without a trust ratio")
+
+    def cells(run, steps):
+        losses = [f"{run['heldout'][step]:.3f}" for step in steps]
+        return [*losses, f"{run['blimp']:.1f}", f"{run['zorro']:.1f}"]
+
+    order = (0, 2, 1, 3, 4, 15, 6, 5, 7, 8, 9, 10, 11, 12, 13, 14)
+    found = [cells(trust["runs"][at], ("2000", "6000")) for at in order]
+    at = [row[1:] for row in rows].index(found[0])
+    assert [row[1:] for row in rows[at : at + 16]] == found
+    of_combined = (0, 2, 3, 12, 13, 15)
+    found = [cells(combined["runs"][at], ("2000", "6000")) for at in of_combined]
+    assert [row[1:] for row in rows[at + 17 : at + 23]] == found
+    steps = [f"{4000 * count}" for count in range(1, 7)]
+    found = [cells(run, steps) for run in longest["runs"]]
+    assert [row[1:] for row in rows[at + 24 : at + 27]] == found
+    ends = [run["heldout"]["6000"] for run in combined["runs"]]
+    assert sum(end > 4.4 for end in ends[:12]) == 8
+    assert max(ends[12:]) < 4.1
+    groups = (trust, combined, masked, longest)
+    assert sum(len(group["runs"]) for group in groups) == 37

@@ -7,6 +7,9 @@ import pytest
 
 from albert_tf.benchmarks import model_cases, paper_speed, results, runner
 from albert_tf.core import config as config_lib
+from albert_tf.core import config_io
+from albert_tf.devices import chip_table
+from albert_tf.planning import run_plan
 from data_prep.benchmarks import simulated_blocks
 from tests.repository import project_files
 
@@ -221,3 +224,63 @@ def test_speeds_of_the_papers_models_are_those_of_the_figures():
     assert sorted(found[0], key=lambda name: found[0][name].speed) == sorted(
         found[0], key=lambda name: found[0][name].paper_speed
     )
+
+
+def test_steps_on_a_gpu_are_those_of_the_figures():
+    found = _read("gpu/h200.json")
+    order = ("albert_base", "albert_large", "albert_xxlarge", "bert_large")
+    steps = {name: found["steps"][name] for name in order}
+    rows = []
+    for name, step in steps.items():
+        assert step["last_loss"] < step["first_loss"] - 1.0
+        assert step["num_skipped"] == 0
+        rows.append(
+            (
+                f"`{name}.py`",
+                f"{step['batch_size']}",
+                f"{step['queued_step_ms']:.1f}",
+                f"{step['tokens_per_second']:,.0f}",
+                f"{100 * step['share_of_peak']:.1f}%",
+                f"{step['peak_bytes'] / 1e9:.1f} GB",
+            )
+        )
+    _require("gpu.md", rows)
+    rates = {name: step["tokens_per_second"] for name, step in steps.items()}
+    large, xxlarge = (
+        rates[name] / rates["bert_large"] for name in ("albert_large", "albert_xxlarge")
+    )
+    text = _text("gpu.md")
+    assert f"{large:.2f} times as many tokens" in text
+    assert f"xxlarge {xxlarge:.2f} times as many" in text
+    base, peers = steps["albert_base"], found["pytorch"]["rows"]
+    names = (
+        "PyTorch, `AlbertForPreTraining` as it is",
+        "PyTorch, masked tokens only in the head",
+        "PyTorch, the same, `torch.compile`",
+    )
+    times = [base["queued_step_ms"], *(peer["step_ms"] for peer in peers)]
+    memory = [base["peak_bytes"], *(peer["peak_bytes"] for peer in peers)]
+    rows = zip(("this project", *names), times, memory, strict=True)
+    _require(
+        "gpu.md",
+        [(name, f"{ms:.1f}", f"{size / 1e9:.1f} GB") for name, ms, size in rows],
+    )
+    assert f"PyTorch is {times[0] / times[-1]:.2f} times as fast" in text
+    assert f"needs {memory[-1] / memory[0]:.2f} times the memory" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["albert_base", "albert_large", "albert_xxlarge", "bert_large"]
+)
+def test_the_plan_of_a_gpu_has_the_memory_that_was_measured(name):
+    measured = _read("gpu/h200.json")["steps"][name]
+    recipe = str(project_files.ROOT / "configs" / f"{name}.py")
+    config = config_io.load(recipe, ["train.compute_dtype=bfloat16"])
+    place = chip_table.find("h200")
+    request = run_plan.Request(config, place, measured["batch_size"])
+    plan = run_plan.make_plan(request, None, print)
+    ratio = plan["memory"]["needed_bytes"] / measured["planned_bytes"]["total"]
+    assert 1.0 <= ratio < 1.12
+    reached = plan["roofline_seconds"]["total"] / (measured["queued_step_ms"] / 1e3)
+    low, high = (0.56, 0.58) if name == "albert_xxlarge" else (0.25, 0.34)
+    assert low < reached < high
