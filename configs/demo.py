@@ -19,7 +19,6 @@ def get_config() -> config.Config:
             num_heads=2,
             intermediate_size=512,
             max_positions=32,
-            initializer_range=0.01,
         ),
         data=config.DataConfig(
             max_seq_length=32,
@@ -28,9 +27,13 @@ def get_config() -> config.Config:
             min_shards=4,
         ),
         optimizer=config.OptimizerConfig(
-            learning_rate=0.01,
+            name="muon",
+            learning_rate=0.004,
             warmup_steps=200,
             decay_from="warmup_end",
+            weight_decay_rate=0.05,
+            beta_1=0.95,
+            beta_2=0.98,
             bias_correction=True,
         ),
         train=config.TrainConfig(
