@@ -11,8 +11,8 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import stages as stages_lib
 from albert_tf.optim import averaging, orthogonal, schedule
 
-# The usual root mean square of a step of AdamW, for a learning rate of 1 (Liu et al.,
-# 2025, section 2.2).
+# The root mean square of a matrix's step, for a learning rate of 1. Liu et al. (2025,
+# section 2.2) take it from AdamW's, which is usually 0.2 to 0.4.
 _MATRIX_STEP = 0.2
 
 
@@ -203,7 +203,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
         float32 scalars, computed from the slots and the present weights, which differ
         from the weights that the update used by that one step; 0 if no loss has
-        reached the variable. Empty under AdamW.
+        reached the variable. Empty but under LAMB.
 
         Args:
           var_list: variables that `build` received.
@@ -262,7 +262,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             f"{self.name}: of {total:,} parameters {total - excluded:,} are decayed, "
             f"{excluded:,} are not"
         )
-        # AdamW has none.
+        # Only LAMB has them.
         return (
             line if unadapted == total else f"{line}, {unadapted:,} have no trust ratio"
         )
@@ -304,10 +304,11 @@ class Muon(AdamW):
     """AdamW whose steps of dense layers are orthogonalized (Jordan et al., 2024).
 
     The step of each dense layer's matrix ("kernel") is the running mean of its
-    gradients, orthogonalized, and as large as AdamW's usually is, so that both take the
-    same learning rates and weight decay (Liu et al., 2025, "Muon is scalable for LLM
-    training", arXiv 2502.16982). Embeddings, biases and layer norms are updated as by
-    AdamW. Unlike Jordan's it has the mean of Adam instead of Nesterov's momentum.
+    gradients, orthogonalized, with a root mean square of about 0.2, as AdamW's steps
+    often have, so that one learning rate and one weight decay serve all variables (Liu
+    et al., 2025, "Muon is scalable for LLM training", arXiv 2502.16982). Embeddings,
+    biases and layer norms are updated as by AdamW. Unlike Jordan's it has the mean of
+    Adam instead of Nesterov's momentum.
     """
 
     def update_rule(self, variable) -> UpdateRule:

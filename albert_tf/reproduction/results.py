@@ -217,8 +217,8 @@ def _shown(summary: Mapping[str, Any] | None, is_share: bool) -> str:
     mean, low, high = (
         (100 if is_share else 1) * summary[name] for name in ("mean", "min", "max")
     )
-    # Whole numbers are steps.
-    if not is_share and (mean >= 100 or low == mean == high == int(mean)):
+    # Only numbers of steps are integers.
+    if not is_share and isinstance(summary["min"], int):
         return f"{mean:,.0f}"
     digits = 1 if is_share else 3
     if summary["num_seeds"] == 1:

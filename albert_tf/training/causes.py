@@ -15,7 +15,7 @@ from albert_tf.data import schema
 # A usual learning rate is this at a hidden size of `_USUAL_WIDTH` and less (LAMB), or
 # there (AdamW and Muon), and falls inversely with the size. BERT base has 1e-4 and
 # ELECTRA small 5e-4 with AdamW; ALBERT 0.00176, the small recipes here 0.01 with LAMB
-# and 0.002 with Muon.
+# and 0.002 with Muon, whose fall with the size is taken over from AdamW.
 _USUAL_WIDTH = 256
 _USUAL_RATES = {"lamb": 0.01, "muon": 0.002, "adamw": 3e-4}
 _MOST_TIMES, _LEAST_TIMES = 3.0, 0.1
@@ -199,7 +199,8 @@ def _initialization(config: config_lib.Config) -> list[Cause]:
     initial = config.model.initializer_range
     if _LEAST_INITIAL <= initial <= _MOST_INITIAL:
         return []
-    usual = 0.02 if config.model.hidden_size > _USUAL_WIDTH else 0.01
+    is_small = config.model.hidden_size <= _USUAL_WIDTH
+    usual = 0.01 if is_small and config.optimizer.name == "lamb" else 0.02
     text = f"initial weights of {initial:g} instead of {usual:g}"
     return [Cause(text, _set("model.initializer_range", usual))]
 

@@ -17,7 +17,7 @@ def make_trust_ratios(
     Args:
       strategy: the devices.
       model: its variables.
-      optimizer: its slots. Under AdamW there are no trust ratios.
+      optimizer: its slots. Only LAMB has trust ratios.
 
     Returns:
       A function of the number of steps that were skipped so far. Its result maps

@@ -63,22 +63,24 @@ def test_a_matrix_of_zeros_stays():
     np.testing.assert_array_equal(found, np.zeros([3, 5]))
 
 
-def test_the_step_of_a_kernel_is_the_orthogonal_mean_as_large_as_adamws():
-    muon, (tall, *others) = _create("muon"), _variables()
-    muon.build([tall, *others])
-    mean, expected = np.zeros(tall.shape), tall.numpy()
+@pytest.mark.parametrize(("index", "longest"), [(0, 5), (1, 7)])
+def test_the_step_of_a_kernel_is_the_orthogonal_mean_as_large_as_adamws(index, longest):
+    muon, variables = _create("muon"), _variables()
+    kernel = variables[index]
+    muon.build(variables)
+    mean, expected = np.zeros(kernel.shape), kernel.numpy()
     for number in range(3):
-        gradients, before = _gradients(number), tall.numpy()
-        mean = 0.9 * mean + 0.1 * gradients[0].numpy()
+        gradients, before = _gradients(number), kernel.numpy()
+        mean = 0.9 * mean + 0.1 * gradients[index].numpy()
         # Liu et al. (2025): 0.2 sqrt(max(rows, columns)).
         step = orthogonal.orthogonalize(tf.constant(mean, tf.float32)).numpy()
-        step = 0.2 * 5**0.5 * step + _DECAY * expected
+        step = 0.2 * longest**0.5 * step + _DECAY * expected
         expected = expected - _RATE * step
-        muon.apply_gradients(zip(gradients, [tall, *others], strict=True))
-        np.testing.assert_allclose(tall, expected, atol=1e-6)
-        change = (tall.numpy() - before) / _RATE + _DECAY * before
+        muon.apply_gradients(zip(gradients, variables, strict=True))
+        np.testing.assert_allclose(kernel, expected, atol=1e-6)
+        change = (kernel.numpy() - before) / -_RATE - _DECAY * before
         assert 0.2 * 0.65 < np.sqrt(np.mean(change**2)) < 0.2 * 1.2
-    assert muon.trust_ratios([tall]) == {}
+    assert muon.trust_ratios([kernel]) == {}
 
 
 def test_embeddings_and_biases_are_updated_as_by_adamw():

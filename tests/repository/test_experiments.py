@@ -172,3 +172,13 @@ def test_the_search_for_muons_settings_is_that_of_its_figures():
     assert max(ends[12:]) < 4.1
     groups = (trust, combined, masked, longest)
     assert sum(len(group["runs"]) for group in groups) == 37
+
+
+def test_the_demonstrations_rates_are_those_of_the_figures():
+    text = (DOCS / "decisions.md").read_text()
+    for run in _read("demonstration.json")["runs"]:
+        rate, end = run["learning_rate"], run["heldout"][-1]
+        assert end["step"] == 2800
+        taken = " (taken)" if rate == 0.004 else ""
+        share = 100 * end["sentence_order_accuracy"]
+        assert f"| {rate}{taken} | {end['mlm_loss']:.3f} | {share:.1f}% |\n" in text

@@ -250,6 +250,10 @@ def test_steps_on_a_gpu_are_those_of_the_figures():
         rates[name] / rates["bert_large"] for name in ("albert_large", "albert_xxlarge")
     )
     text = _text("gpu.md")
+    falls = [step["first_loss"] - step["last_loss"] for step in steps.values()]
+    assert f"fell by {min(falls):.1f} to {max(falls):.1f} nats" in text
+    _, short, *others = sorted(round(one["compile_seconds"]) for one in steps.values())
+    assert f"in {short} to {others[-1]} s and that of ALBERT large in 2 s" in text
     assert f"{large:.2f} times as many tokens" in text
     assert f"xxlarge {xxlarge:.2f} times as many" in text
     base, peers = steps["albert_base"], found["pytorch"]["rows"]

@@ -118,10 +118,10 @@ def test_the_lines_are_aligned():
 def test_steps_are_whole_numbers():
     table = tables.Maker(budgets.BUDGETS["hour"]).make("same_time")
     measured = {
-        row.experiment.name: {"1": {"num_steps": count, "mlm_loss": 5.25}}
+        row.experiment.name: {"1": {"num_steps": count, "mlm_loss": 5.0}}
         for row, count in zip(table.rows, (40, 1234), strict=True)
     }
     found = results.collect(table, measured)
     first, second = found["rows"]
-    assert results.row_cells(found, first)[-2:] == ["40", "5.250"]
-    assert results.row_cells(found, second)[-2:] == ["1,234", "5.250"]
+    assert results.row_cells(found, first)[-2:] == ["40", "5.000"]
+    assert results.row_cells(found, second)[-2:] == ["1,234", "5.000"]

@@ -195,6 +195,10 @@ def test_a_loss_that_rose_names_its_causes_too():
         (("optimizer.warmup_steps=2000",), "warmup takes 2,000 of 2,800 steps"),
         (("optimizer.warmup_steps=20",), "warmup of 20 steps only"),
         (("model.initializer_range=0.05",), "initial weights of 0.05 instead of 0.01"),
+        (
+            ("optimizer.name=muon", "model.initializer_range=0.05"),
+            "initial weights of 0.05 instead of 0.02",
+        ),
         (("data.masked_lm_rate=0.6",), "a share of 0.6 of the tokens is masked"),
         (("data.max_seq_length=512",), "512 tokens a sequence"),
         (("train.batch_size=16",), "only 512 tokens a step"),
