@@ -182,3 +182,32 @@ def test_the_demonstrations_rates_are_those_of_the_figures():
         taken = " (taken)" if rate == 0.004 else ""
         share = 100 * end["sentence_order_accuracy"]
         assert f"| {rate}{taken} | {end['mlm_loss']:.3f} | {share:.1f}% |\n" in text
+
+
+def test_the_recipe_with_these_settings_is_that_of_its_figures():
+    found, before = _read("muon_adamw.json"), _read("muon.json")
+    text = (DOCS / "experiments.md").read_text()
+    (section,) = text.split("### The recipe with these settings\n")[1:]
+    steps = (3000, 6000, 9000, 11000, 12000, 15000, 16000, 18000)
+    probes = {one["step"]: one["accuracy"] for one in found["probe_of_20_pairs"]}
+    shares = [f"{100 * probes[s]:.1f}" if s in probes else "" for s in steps]
+    for name, values in (
+        ("held-out MLM loss, averaged weights", found["heldout"]),
+        ("the same on 2026-11-25", before["heldout"]),
+        ("training loss of the last 500 steps", found["training"]),
+    ):
+        (key,) = (key for key in values[0] if key.startswith("mlm_loss"))
+        by_step = {one["step"]: one[key] for one in values}
+        cells = " | ".join(f"{by_step[step]:.3f}" for step in steps)
+        assert f"| {name} | {cells} |\n" in section
+    cells = f"| BLiMP, 20 pairs each, % | {' | '.join(shares)} |".replace("|  |", "| |")
+    assert f"{cells}\n" in section
+    _assert_probes(found)
+    assert f"{found['seconds']:,.0f} s" in section
+    last = found["heldout"][-1]
+    assert f"{100 * last['sentence_order_accuracy']:.1f}% at the end" in section
+    for name in ("agreement_subject_verb", "local_attractor"):
+        new, old = (
+            100 * one["zorro"]["phenomena"][name]["accuracy"] for one in (found, before)
+        )
+        assert f"{new:.1f}% ({old:.1f}" in section
