@@ -132,6 +132,7 @@ def test_a_gpu_is_counted_and_says_so():
     activations = counted.activation_bytes.total
     kept = int(2.25 * activations)
     assert plan["memory"]["needed_bytes"] == state + gradients + kept
+    assert plan["memory"]["temporaries"] == gradients + kept
     assert plan["memory"]["fits"] is True
     assert plan["step"]["memory_bytes_of_replica"] == (
         4 * activations + 2 * (state + gradients)
@@ -152,6 +153,9 @@ def test_a_gpu_has_remedies_too():
 
 def test_a_cpu_has_no_roofline():
     plan = _plan(_request("cpu", 8))
+    counted = costs.recipe_costs(config_io.override(CONFIG, ["train.batch_size=8"]))
+    kept = counted.reduced_gradient_bytes + counted.activation_bytes.total
+    assert plan["memory"]["temporaries"] == kept
     assert plan["memory"]["fits"] is None
     assert "run" not in plan
     assert "has no stated peak" in plan_text.show(plan)

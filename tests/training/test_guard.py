@@ -192,6 +192,10 @@ def test_a_loss_that_rose_names_its_causes_too():
             ("optimizer.name=adamw", "optimizer.learning_rate=0.004"),
             "the usual 0.0006 of adamw at hidden size 128",
         ),
+        (
+            ("optimizer.name=muon", "optimizer.learning_rate=0.04"),
+            "the usual 0.004 of muon at hidden size 128",
+        ),
         (("optimizer.warmup_steps=2000",), "warmup takes 2,000 of 2,800 steps"),
         (("optimizer.warmup_steps=20",), "warmup of 20 steps only"),
         (("model.initializer_range=0.05",), "initial weights of 0.05 instead of 0.01"),
