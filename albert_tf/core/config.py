@@ -338,10 +338,11 @@ class StageConfig(validation.Section, name="train.stages"):
 
     A stage takes `num_steps` steps. Everything else is the recipe's unless it is set:
     `batch_size` and `accumulation_steps` that of `train`; `max_seq_length`,
-    `pack_sequences`, `masked_lm_rate` and `max_predictions_per_seq` that of `data`, and
-    `records` those of `train.records`. Masks of static records were drawn when they
-    were made; the two settings of masks must be those of the records then. The learning
-    rate is that of the schedule, which knows no stages, times `learning_rate_factor`.
+    `pack_sequences`, `masked_lm_rate`, `mask_token_rate`, `random_token_rate` and
+    `max_predictions_per_seq` that of `data`, and `records` those of `train.records`.
+    Masks of static records were drawn when they were made; the settings of masks must
+    be those of the records then. The learning rate is that of the schedule, which knows
+    no stages, times `learning_rate_factor`.
     """
 
     num_steps: int = validation.at_least(1)
@@ -350,6 +351,8 @@ class StageConfig(validation.Section, name="train.stages"):
     max_seq_length: int | None = validation.in_range(8, 65535, "[]", default=None)
     pack_sequences: int | None = validation.in_range(0, 64, "[]", default=None)
     masked_lm_rate: float | None = validation.in_range(0, 1, "()", default=None)
+    mask_token_rate: float | None = validation.in_range(0, 1, "[]", default=None)
+    random_token_rate: float | None = validation.in_range(0, 1, "[]", default=None)
     max_predictions_per_seq: int | None = validation.in_range(
         0, 2**63, "[)", default=None
     )

@@ -18,6 +18,8 @@ OF_DATA = (
     "max_seq_length",
     "pack_sequences",
     "masked_lm_rate",
+    "mask_token_rate",
+    "random_token_rate",
     "max_predictions_per_seq",
 )
 

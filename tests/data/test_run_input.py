@@ -32,7 +32,8 @@ TWO_STAGES = (
     "train.records=24/records",
     "train.num_steps=12",
     "train.stages=[{'num_steps': 5}, {'num_steps': 7, 'batch_size': 4,"
-    " 'max_seq_length': 32, 'masked_lm_rate': 0.4, 'records': '32/records'}]",
+    " 'max_seq_length': 32, 'masked_lm_rate': 0.4, 'mask_token_rate': 0.5,"
+    " 'random_token_rate': 0.5, 'records': '32/records'}]",
 )
 
 
@@ -56,7 +57,11 @@ def test_a_stage_reads_what_a_run_of_this_stage_alone_reads(folder):
     run = sources.read(str(folder), config)
     short = _config("train.batch_size=8")
     long = _config(
-        "data.max_seq_length=32", "train.batch_size=4", "data.masked_lm_rate=0.4"
+        "data.max_seq_length=32",
+        "train.batch_size=4",
+        "data.masked_lm_rate=0.4",
+        "data.mask_token_rate=0.5",
+        "data.random_token_rate=0.5",
     )
     for first_step, plain, records, count in (
         (0, short, "24", 5),

@@ -211,3 +211,25 @@ def test_the_recipe_with_these_settings_is_that_of_its_figures():
             100 * one["zorro"]["phenomena"][name]["accuracy"] for one in (found, before)
         )
         assert f"{new:.1f}% ({old:.1f}" in section
+
+
+def test_the_runs_with_and_without_kept_tokens_are_those_of_their_figures():
+    found = _read("kept_tokens.json")
+    rows = _rows("## 2026-11-26: kept tokens and what [CLS] holds")
+    deviations: dict[bool, list[float]] = {True: [], False: []}
+    for run in found["runs"]:
+        first, masks = run["first_token"], run["masks"]
+        deviations[masks["kept"] > 0].append(first["cls_std"])
+        rates = ", ".join(f"{100 * rate:.0f}" for rate in masks.values())
+        shares = [run.get("order_of_1029_pairs")]
+        shares += [run.get(name, {}).get("accuracy") for name in ("zorro", "blimp")]
+        row = [
+            rates + ("; heads by AdamW" if "AdamW" in run["name"] else ""),
+            str(run["seed"]),
+            f"{int(first['checkpoint'].removeprefix('model.ckpt-')):,}",
+            *(f"{first[name]:.3f}" for name in ("cls_std", "token_std")),
+            *("" if share is None else f"{100 * share:.1f}" for share in shares),
+        ]
+        assert row in rows
+    assert len(deviations[True]) == 4
+    assert max(deviations[True]) < 0.03 < 0.19 < min(deviations[False])

@@ -199,6 +199,7 @@ def test_the_mean_loss_starts_again_with_a_stage(tmp_path):
         ("train.stages.1.learning_rate_factor=2", 0),
         ("train.stages.1.max_seq_length=20", 0),
         ("train.stages.1.masked_lm_rate=0.2", 0),
+        ("train.stages.1.random_token_rate=0.2", 0),
         # Of 5 steps; then of 4.
         ("train.stages.1.num_steps=3", 4),
         ("train.stages.1.num_steps=6", 6),
