@@ -233,3 +233,12 @@ def test_the_runs_with_and_without_kept_tokens_are_those_of_their_figures():
         assert row in rows
     assert len(deviations[True]) == 4
     assert max(deviations[True]) < 0.03 < 0.19 < min(deviations[False])
+    text = " ".join((DOCS / "experiments.md").read_text().split())
+    late = found["paper's masks after all [MASK]"]
+    assert f"leave the deviation at {late['cls_std']:.3f}" in text
+    low, mean, high = (
+        f"{100 * late['zorro'][name]:.1f}" for name in ("low", "accuracy", "high")
+    )
+    assert f"Zorro is {mean}% after them ({low} to {high})" in text
+    for scores in found["stsb_pearson_of_three_seeds"].values():
+        assert f"{min(scores):.3f} to {max(scores):.3f}" in text
