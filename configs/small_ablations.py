@@ -26,6 +26,8 @@ def get_config() -> config.Config:
             pack_sequences=4,
             pair_loss="none",
             masking="dynamic",
+            mask_token_rate=1.0,
+            random_token_rate=0.0,
             dupe_factor=1,
             max_ngram=1,
         ),
