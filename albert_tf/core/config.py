@@ -338,11 +338,11 @@ class StageConfig(validation.Section, name="train.stages"):
 
     A stage takes `num_steps` steps. Everything else is the recipe's unless it is set:
     `batch_size` and `accumulation_steps` that of `train`; `max_seq_length`,
-    `pack_sequences`, `masked_lm_rate`, `mask_token_rate`, `random_token_rate` and
-    `max_predictions_per_seq` that of `data`, and `records` those of `train.records`.
-    Masks of static records were drawn when they were made; the settings of masks must
-    be those of the records then. The learning rate is that of the schedule, which knows
-    no stages, times `learning_rate_factor`.
+    `pack_sequences`, `masked_lm_rate`, `max_predictions_per_seq`, `mask_token_rate` and
+    `random_token_rate` that of `data`, and `records` those of `train.records`. Masks of
+    static records were drawn when they were made: the first two settings of masks must
+    be those of the records then, and the last two not be set. The learning rate is that
+    of the schedule, which knows no stages, times `learning_rate_factor`.
     """
 
     num_steps: int = validation.at_least(1)
@@ -577,6 +577,23 @@ class Config:
             batch_size % num_parts == 0,
             f"{name}.batch_size must be a multiple of its accumulation_steps",
             (batch_size, num_parts),
+        )
+        rates = (stage.mask_token_rate, stage.random_token_rate)
+        validation.require(
+            self.data.masking == "dynamic" or rates == (None, None),
+            f"{name}.mask_token_rate and {name}.random_token_rate need data.masking to "
+            "be dynamic, since static records keep the masks that they were made with",
+            rates,
+        )
+        of_recipe = (self.data.mask_token_rate, self.data.random_token_rate)
+        rates = tuple(
+            own if rate is None else rate
+            for rate, own in zip(rates, of_recipe, strict=True)
+        )
+        validation.require(
+            sum(rates) <= 1,
+            f"{name}.mask_token_rate and its random_token_rate must sum to 1 at most",
+            rates,
         )
 
     def _check_pretraining_metric(self) -> None:

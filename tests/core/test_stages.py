@@ -166,6 +166,12 @@ def test_overrides_set_all_stages_or_one_setting_of_one():
             "train.stages.2.batch_size must be a multiple of its accumulation_steps; "
             "received (64, 3)",
         ),
+        (
+            "train.stages.1.mask_token_rate=0.9",
+            "train.stages.1.mask_token_rate and train.stages.1.random_token_rate need "
+            "data.masking to be dynamic, since static records keep the masks that they "
+            "were made with; received (0.9, None)",
+        ),
         ("train.records=wiki=0", "train.records must be names, each with a weight"),
         (
             "train.records=wiki=inf",
@@ -181,3 +187,17 @@ def test_overrides_set_all_stages_or_one_setting_of_one():
 def test_a_wrong_stage_says_the_rule_and_what_was_received(override, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         config_io.override(BERT, [override])
+
+
+def test_rates_of_masks_of_a_stage_and_of_the_recipe_sum_to_one_at_most():
+    dynamic = config_io.override(BERT, ["data.masking=dynamic"])
+    changed = config_io.override(dynamic, ["train.stages.1.mask_token_rate=0.9"])
+    short, long = (stage.config.data for stage in stages.split(changed))
+    assert (short.mask_token_rate, short.random_token_rate) == (0.9, 0.1)
+    assert (long.mask_token_rate, long.random_token_rate) == (0.8, 0.1)
+    message = (
+        "train.stages.1.mask_token_rate and its random_token_rate must sum to 1 at "
+        "most; received (0.95, 0.1)"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        config_io.override(dynamic, ["train.stages.1.mask_token_rate=0.95"])

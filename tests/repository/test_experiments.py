@@ -242,3 +242,29 @@ def test_the_runs_with_and_without_kept_tokens_are_those_of_their_figures():
     assert f"Zorro is {mean}% after them ({low} to {high})" in text
     for scores in found["stsb_pearson_of_three_seeds"].values():
         assert f"{min(scores):.3f} to {max(scores):.3f}" in text
+    for name, deviation in found["deviation_with_kept_tokens_elsewhere"].items():
+        assert f"{deviation:.3f}" in text, name
+    longer = found["64 tokens from the run of 18,000 steps"]
+    assert {f"{row['sentence_order_loss']:.2f}" for row in longer["training"]} == {
+        "0.69"
+    }
+    assert f"at 0.693 and the deviation at {longer['cls_std']:.3f}" in text
+    losses = [
+        " and ".join(
+            f"{row['sentence_order_loss_of_500_steps']:.3f}"
+            for row in found["runs"][place]["training"][:2]
+        )
+        for place in (-1, 0)
+    ]
+    assert (
+        f"{losses[0]} in the first two times 500 steps, {losses[1]} with Muon" in text
+    )
+
+
+def test_the_trial_of_a_pair_loss_is_that_of_its_figures():
+    text = " ".join((DOCS / "reproduction.md").read_text().split())
+    trial = _read("kept_tokens.json")["ablations, a trial of the SOP model"]
+    last = trial["heldout"][-1]
+    share = f"{100 * last['sentence_order_accuracy']:.1f}%"
+    assert f"ordered {share} of 1,952 held-out pairs after {last['step']:,}" in text
+    assert f"its loss on them, {last['sentence_order_loss']:.3f}" in text
