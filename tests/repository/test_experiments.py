@@ -249,6 +249,7 @@ def test_the_runs_with_and_without_kept_tokens_are_those_of_their_figures():
         "0.69"
     }
     assert f"at 0.693 and the deviation at {longer['cls_std']:.3f}" in text
+    assert f"{longer['num_steps']} more steps with sequences of 64 tokens" in text
     losses = [
         " and ".join(
             f"{row['sentence_order_loss_of_500_steps']:.3f}"
