@@ -586,14 +586,14 @@ class Config:
             rates,
         )
         of_recipe = (self.data.mask_token_rate, self.data.random_token_rate)
-        rates = tuple(
+        taken = tuple(
             own if rate is None else rate
             for rate, own in zip(rates, of_recipe, strict=True)
         )
         validation.require(
-            sum(rates) <= 1,
+            sum(taken) <= 1,
             f"{name}.mask_token_rate and its random_token_rate must sum to 1 at most",
-            rates,
+            taken,
         )
 
     def _check_pretraining_metric(self) -> None:
