@@ -91,6 +91,9 @@ def _values(flag: flags.Flag) -> str:
     if flag.flag_type() not in ("int", "float"):
         return _VALUES[flag.flag_type()]
     low, high = parser.lower_bound, parser.upper_bound
+    if flag.flag_type() == "float" and low is not None:
+        # absl shares the parsers of equal bounds, 0 and 0.0: the first one's is kept.
+        low = float(low)
     bounds = [f"at least {low}"] * (low is not None)
     bounds += [f"at most {high}".replace(str(2**63 - 1), "2^63 - 1")] * (
         high is not None
