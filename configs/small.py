@@ -1,6 +1,6 @@
 """A small ALBERT for one's own text on one machine: 4 layers, H 256, V 8,000.
 
-for length in 32 64 128; do
+for length in 64 128; do
   python -m data_prep.create_pretraining_data --config=configs/small.py \
       --set data.max_seq_length=$length \
       --set data.pack_sequences=$((128 / length)) --output_dir=records/$length ...
@@ -55,14 +55,7 @@ def get_config() -> config.Config:
             ema_decay=0.998,
             stages=(
                 config.StageConfig(
-                    num_steps=11000,
-                    max_seq_length=32,
-                    pack_sequences=4,
-                    masked_lm_rate=0.2,
-                    records={"32": 1},
-                ),
-                config.StageConfig(
-                    num_steps=4000,
+                    num_steps=15000,
                     max_seq_length=64,
                     pack_sequences=2,
                     masked_lm_rate=0.2,
