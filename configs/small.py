@@ -1,6 +1,6 @@
 """A small ALBERT for one's own text on one machine: 4 layers, H 256, V 8,000.
 
-for length in 64 128; do
+for length in 32 64 128; do
   python -m data_prep.create_pretraining_data --config=configs/small.py \
       --set data.max_seq_length=$length \
       --set data.pack_sequences=$((128 / length)) --output_dir=records/$length ...
@@ -8,8 +8,9 @@ done
 python -m albert_tf.pretrain --config=configs/small.py --data_dir=records \
     --model_dir=RUN
 
-18,000 steps of 4,096 tokens, an hour on two cores with bfloat16. How
-these settings were found: docs/experiments.md.
+18,000 steps of 4,096 tokens, an hour on two cores with bfloat16. In the
+first stage all masked tokens become [MASK], so that the order of sentences
+is learnt. How these settings were found: docs/experiments.md.
 """
 
 from albert_tf.core import config
@@ -55,7 +56,16 @@ def get_config() -> config.Config:
             ema_decay=0.998,
             stages=(
                 config.StageConfig(
-                    num_steps=15000,
+                    num_steps=11000,
+                    max_seq_length=32,
+                    pack_sequences=4,
+                    masked_lm_rate=0.2,
+                    mask_token_rate=1.0,
+                    random_token_rate=0.0,
+                    records={"32": 1},
+                ),
+                config.StageConfig(
+                    num_steps=4000,
                     max_seq_length=64,
                     pack_sequences=2,
                     masked_lm_rate=0.2,

@@ -1,1 +1,1 @@
-"""LAMB, AdamW, schedules, layer-wise decay and batch-size scaling."""
+"""LAMB, AdamW, Muon, schedules, layer-wise decay and batch-size scaling."""

@@ -266,35 +266,39 @@ def test_the_lengths_of_the_first_stage_are_those_of_their_figures():
     runs = _read("first_stage.json")["runs"]
     rows = _rows("## 2026-11-26: the length of the first stage")
 
-    def cells(values, places=3):
-        return ["" if value is None else f"{value:.{places}f}" for value in values]
+    def expect(name, values, form):
+        cells = ["" if value is None else f"{value:{form}}" for value in values]
+        assert [name, *cells] in rows
 
-    def at(part, key, step):
-        found = [{one["step"]: one[key] for one in run[part]} for run in runs]
-        return cells(losses.get(step) for losses in found)
+    def at(step, part, key):
+        found = ({one["step"]: one[key] for one in run[part]} for run in runs)
+        return [losses.get(step) for losses in found]
 
-    expected = [["tokens in a sequence", *(str(run["max_seq_length"]) for run in runs)]]
-    for step in (1000, 2000, 3000):
-        losses = at("heldout", "mlm_loss", step)
-        expected += [[f"held-out MLM loss at step {step:,}", *losses]]
-        losses = at("training", "sentence_order_loss_of_500_steps", step)
-        expected += [[f"of the pair, to step {step:,}", *losses]]
+    for name, key, form in (
+        ("tokens in a sequence", "max_seq_length", "d"),
+        ("the rate falls to 0 in", "decay_over_steps", ",d"),
+        ("sequences that are pairs, %", "sequences_that_are_pairs_percent", ".1f"),
+    ):
+        expect(name, [run[key] for run in runs], form)
+    for step in (1000, 1500, 2000, 3000):
+        losses = at(step, "heldout", "mlm_loss")
+        expect(f"held-out MLM loss at step {step:,}", losses, ".3f")
     for step in (500, 1000, 1500, 2000, 3000):
-        losses = at("training", "mlm_loss_of_500_steps", step)
-        expected += [[f"training loss of 500 steps, to step {step:,}", *losses]]
+        losses = at(step, "training", "mlm_loss_of_500_steps")
+        expect(f"training loss of 500 steps, to step {step:,}", losses, ".3f")
+        losses = at(step, "training", "sentence_order_loss_of_500_steps")
+        expect(f"of the pair, to step {step:,}", losses, ".4f")
     for name, key in (
-        ("deviation of [CLS], at the end", "cls_std"),
+        ("deviation of [CLS]", "cls_std"),
         ("of the sixth token", "token_std"),
     ):
-        expected += [[name, *cells(run["first_token"][key] for run in runs)]]
-    shares = [100 * run["order_of_4554_pairs"] for run in runs]
-    expected += [["order, %", *cells(shares, 1)]]
+        expect(name, [run["first_token"][key] for run in runs], ".3f")
+    order = [run.get("order_of_4554_pairs") for run in runs]
+    expect("order, %", [share and 100 * share for share in order], ".1f")
     for name in ("Zorro", "BLiMP"):
         probes = [run.get(name.lower()) for run in runs]
         shares = [probe and 100 * probe["accuracy"] for probe in probes]
-        expected += [[f"{name}, %", *cells(shares, 1)]]
-    for row in expected:
-        assert row in rows
+        expect(f"{name}, %", shares, ".1f")
 
 
 def test_the_trial_of_a_pair_loss_is_that_of_its_figures():
