@@ -1,6 +1,9 @@
 """Figures of docs/experiments.md are those of the JSON beside it."""
 
 import json
+import statistics
+
+import pytest
 
 from tests.repository import project_files
 
@@ -308,3 +311,57 @@ def test_the_trial_of_a_pair_loss_is_that_of_its_figures():
     share = f"{100 * last['sentence_order_accuracy']:.1f}%"
     assert f"ordered {share} of 1,952 held-out pairs after {last['step']:,}" in text
     assert f"its loss on them, {last['sentence_order_loss']:.3f}" in text
+
+
+def test_the_three_hours_are_those_of_their_figures():
+    found, before = _read("three_hours.json"), _read("muon_adamw.json")
+    heading = "## 2026-11-26: three hours"
+    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
+    section, rows = " ".join(section.split()), _rows(heading)
+    heldout = {one["step"]: one for one in found["heldout"]}
+    training = {one["step"]: one for one in found["training"]}
+    probes = {one["step"]: one["accuracy"] for one in found["probe_of_50_pairs"]}
+    (steps,) = (row[1:] for row in rows if row[0] == "step")
+    steps = [int(step.replace(",", "")) for step in steps]
+    for name, by_step, key in (
+        ("held-out MLM loss, averaged weights", heldout, "mlm_loss"),
+        ("training loss of the last 500 steps", training, "mlm_loss_of_500_steps"),
+        ("training loss of the pair", training, "sentence_order_loss_of_500_steps"),
+    ):
+        assert [name, *(f"{by_step[step][key]:.3f}" for step in steps)] in rows
+    order = [f"{100 * heldout[step]['sentence_order_accuracy']:.1f}" for step in steps]
+    assert ["order, %", *order] in rows
+    shares = [f"{100 * probes[step]:.1f}" if step in probes else "" for step in steps]
+    assert ["Zorro, 50 pairs each, %", *shares] in rows
+    _assert_probes(found)
+    assert f"{found['seconds']:,.0f} s" in section
+    runs = ("twice the steps, step 36,000", "masks of the paper, step 18,000")
+    all_masks, papers = (
+        found["all_masked_words_become_mask"],
+        found["masks_of_the_paper"],
+    )
+    for name, values, key, form in (
+        ("MLM loss, all masked words become [MASK]", all_masks, "mlm_loss", ".3f"),
+        ("MLM loss, the paper's masks", papers, "mlm_loss", ".3f"),
+        ("loss of the pair", papers, "sentence_order_loss", ".3f"),
+        ("order, %", papers, "sentence_order_accuracy", ".1%"),
+    ):
+        cells = [f"{values[run][key]:{form}}".rstrip("%") for run in runs]
+        assert [name, *cells] in rows
+    for name, suite in (("BLiMP", "blimp"), ("Zorro", "zorro")):
+        pairs, *shares = found["same_pairs"][suite].values()
+        cells = [f"{100 * share:.1f}" for share in shares]
+        assert [f"{name}, {pairs:,} pairs, %", *cells] in rows
+        assert found["same_pairs"][suite][runs[1]] == pytest.approx(
+            before[suite]["overall"]["accuracy"], abs=1e-6
+        )
+    paradigms = found["zorro"]["paradigms"]
+    low = [one["accuracy"] for one in paradigms.values() if one["accuracy"] < 0.4]
+    assert len(low) == 5
+    assert all(f"{100 * share:.1f}%" in section for share in low)
+    others = [one["accuracy"] for one in paradigms.values() if one["accuracy"] >= 0.4]
+    assert f"mean of the other 18 is {100 * statistics.mean(others):.1f}%" in section
+    asked = found["questions_in_the_text"]
+    share = asked["sentences_ending_with_a_question_mark"] / asked["sentences"]
+    assert f"{1000 * share:.0f} of 1,000 sentences end with a question mark" in section
+    assert f"deviation {found['deviation_of_cls']:.2f}" in section
