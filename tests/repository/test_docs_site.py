@@ -48,7 +48,7 @@ def test_pictures_exist_and_those_of_a_page_have_both_themes():
         found += len(named)
         for name in named:
             assert (page.parent / name).is_file(), f"{page}: {name}"
-        shown = set(re.findall(r"[\w./]+-light\.png", page.read_text()))
+        shown = set(re.findall(r"[\w./-]+?-light\.png", page.read_text()))
         dark = {name.replace("-light", "-dark") for name in shown}
         assert dark <= named, f"{page} has no {dark - named}"
     assert found >= 4

@@ -313,9 +313,9 @@ def test_the_trial_of_a_pair_loss_is_that_of_its_figures():
     assert f"its loss on them, {last['sentence_order_loss']:.3f}" in text
 
 
-def test_the_three_hours_are_those_of_their_figures():
-    found, before = _read("three_hours.json"), _read("muon_adamw.json")
-    heading = "## 2026-11-26: three hours"
+def test_twice_the_steps_are_those_of_their_figures():
+    found, before = _read("double_steps.json"), _read("muon_adamw.json")
+    heading = "## 2026-11-26: twice the steps"
     (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
     section, rows = " ".join(section.split()), _rows(heading)
     heldout = {one["step"]: one for one in found["heldout"]}
