@@ -361,6 +361,14 @@ def test_twice_the_steps_are_those_of_their_figures():
     assert all(f"{100 * share:.1f}%" in section for share in low)
     others = [one["accuracy"] for one in paradigms.values() if one["accuracy"] >= 0.4]
     assert f"mean of the other 18 is {100 * statistics.mean(others):.1f}%" in section
+    for name, label in (
+        ("npi_licensing-only_npi_licensor", "fell"),
+        ("anaphor_agreement-pronoun_gender", "pronouns"),
+        ("agreement_subject_verb-across_prepositional_phrase", "rose"),
+        ("argument_structure-swapped_arguments", "swapped arguments"),
+    ):
+        new, old = found["zorro_500_pairs_by_paradigm"][name].values()
+        assert f"{label} from {100 * old:.1f} to {100 * new:.1f}%" in section
     asked = found["questions_in_the_text"]
     share = asked["sentences_ending_with_a_question_mark"] / asked["sentences"]
     assert f"{1000 * share:.0f} of 1,000 sentences end with a question mark" in section
