@@ -37,5 +37,28 @@ def test_scores_are_those_of_the_figures():
             for weights in ("pretrained", "random")
         ]
         ahead = "yes" if min(both[0]) > max(both[1]) else "no"
-        cells = [*names, *(_cell(scores, factor, digits) for scores in both), ahead]
+        apart = ""
+        if len(both[0]) > 1:
+            medians, deviations = (
+                [measure(scores) for scores in both]
+                for measure in (statistics.median, statistics.stdev)
+            )
+            apart = f"{(medians[0] - medians[1]) / max(deviations):.1f}"
+        cells = [*names, *(_cell(scores, factor, digits) for scores in both)]
+        cells += [ahead, apart]
         assert f"| {' | '.join(cells)} |" in lines
+
+
+def test_the_steps_of_the_rule_have_the_scores_of_the_figures():
+    found = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
+    page = " ".join((DOCS / "finetuning_results.md").read_text().split())
+    stsb, mrpc = (found["with_the_rule"][task] for task in ("stsb", "mrpc"))
+    assert f"one seed has {100 * mrpc['scores']['accuracy']:.1f} (" in page
+    assert f"with the {mrpc['num_steps']:,} steps" in page
+    assert f"its {stsb['num_steps']:,} steps: {stsb['scores']['pearson']:.3f})" in page
+    for key, weights, rate, shown in (
+        ("sst2", "pretrained", "1e-3", "with 1e-3 they have {} on"),
+        ("sst2", "random", "1e-3", "the random ones {}."),
+    ):
+        share = 100 * found[key][weights]["sweep"][rate]
+        assert shown.format(f"{share:.1f}") in page
