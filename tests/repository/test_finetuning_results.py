@@ -62,3 +62,11 @@ def test_the_steps_of_the_rule_have_the_scores_of_the_figures():
     ):
         share = 100 * found[key][weights]["sweep"][rate]
         assert shown.format(f"{share:.1f}") in page
+    older, newer = found["earlier_models"].values()
+    before, after = (
+        statistics.median(model["cola_matthews"]) for model in (older, newer)
+    )
+    assert f"the median was {before:.3f}, with" in page
+    assert f"the same for all texts) {after:.3f};" in page
+    first, second = (100 * model["squad1_f1"][0] for model in (older, newer))
+    assert f"the two models before had {first:.1f} and {second:.1f}." in page
