@@ -50,6 +50,12 @@ class Stage:
         """The steps of the stage."""
         return self.last_step - self.first_step
 
+    def key(self, setting: str) -> str:
+        """Returns the key of a setting such as "data.masked_lm_rate" in the stage."""
+        name = setting.partition(".")[2]
+        is_own = self.prefix != "train" and name in (*OF_TRAIN, *OF_DATA)
+        return f"{self.prefix}.{name}" if is_own else setting
+
     def describe(self) -> str:
         """Returns its steps and the shape of its batches, as part of a line."""
         run, data = self.config.train, self.config.data

@@ -135,11 +135,11 @@ def _read_stage(
     data_dir: str, stage: stages_lib.Stage, config: config_lib.Config
 ) -> Iterator[Source]:
     """Reads and checks the sources of a stage, in the order of their names."""
-    keys, setting = {}, "train.records"
-    if settings := config.train.stages:
-        keys = {f"data.{name}": f"{stage.prefix}.{name}" for name in stages_lib.OF_DATA}
-        if settings[stage.number - 1].records:
-            setting = f"{stage.prefix}.records"
+    names = [f"data.{name}" for name in stages_lib.OF_DATA]
+    keys, setting = {name: stage.key(name) for name in names}, "train.records"
+    settings = config.train.stages
+    if settings and settings[stage.number - 1].records:
+        setting = f"{stage.prefix}.records"
     for name, weight in sorted(_weights(stage).items()):
         path = os.path.join(data_dir, name) if name else data_dir
         if path.startswith(data_dir) and not files.is_folder(data_dir):

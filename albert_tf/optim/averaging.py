@@ -15,7 +15,8 @@ class MovingAverage:
     `1 - min(decay, (1 + t) / (10 + t))` of the way to the weights. This is
     `tf.train.ExponentialMovingAverage` with `num_updates`: the averages start at the
     initial weights, whose share is a tenth after the first step and soon nothing, so
-    that they need no correction of a bias.
+    that they need no correction of a bias. In a branch with records of its own, `t` is
+    counted from the step where it begins.
 
     Attributes:
       tree: the averages under the names that their variables have in the model, as a
@@ -31,6 +32,7 @@ class MovingAverage:
           decay: `train.ema_decay`, above 0.
         """
         self._decay = decay
+        self._first_step = 0
         self._weights = model.trainable_variables
         self._averages = [
             tf.Variable(
@@ -52,13 +54,19 @@ class MovingAverage:
           num_taken: float32 scalar, how many earlier steps were taken.
           is_skipped: bool scalar, whether this step is skipped.
         """
+        # Skipped steps before a branch are not known, so it may count from below 0.
+        num_averaged = tf.maximum(num_taken - self._first_step, 0.0)
         # 1 - (1 + t) / (10 + t) is 9 / (10 + t).
-        rate = tf.maximum(1.0 - self._decay, 9.0 / (10.0 + num_taken))
+        rate = tf.maximum(1.0 - self._decay, 9.0 / (10.0 + num_averaged))
         rate = tf.where(is_skipped, 0.0, rate)
         average = self._averages[index]
         average.assign_add(
             rate * (tf.convert_to_tensor(weights) - tf.convert_to_tensor(average))
         )
+
+    def count_from(self, first_step: int) -> None:
+        """Counts `t` from a step; call it before a loop is compiled."""
+        self._first_step = first_step
 
     def restart(self) -> None:
         """Sets the averages to the present weights."""

@@ -61,7 +61,7 @@ def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> st
         last_step = max((row["step"] for row in rows), default=0)
         stage = stages_lib.leading_to([one.stage for one in run], last_step)
         records = run[stage.number - 1]
-        alarm = guard.find_alarm(rows, stage.config, records.manifest, stage.first_step)
+        alarm = guard.find_alarm(rows, stage, records.manifest)
         summary.setdefault("heldout_unigram_entropy", records.unigram_entropy)
     found = dict.fromkeys([*results_reader.find(model_dir), *probe_dirs])
     return write_report(

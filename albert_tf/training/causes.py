@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import console
+from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema
 
 # A usual learning rate is this at a hidden size of `_USUAL_WIDTH` and less (LAMB), or
@@ -52,27 +53,28 @@ def describe(found: Sequence[Cause]) -> str:
 
 
 def of_stuck_loss(
-    config: config_lib.Config, manifest: schema.Manifest, step: int, first_step: int = 0
+    stage: stages_lib.Stage, manifest: schema.Manifest, step: int, first_step: int = 0
 ) -> list[Cause]:
     """Returns causes of a loss that stays at the token frequencies, likeliest first.
 
     Args:
-      config: of the run, or of a stage.
+      stage: of the run.
       manifest: of its records.
       step: of the evaluation.
       first_step: at which the stage or the branch begins.
     """
+    config = stage.config
     found = [
         *_rate(config),
         *_warmup(config, step),
         *_initialization(config),
-        *_masking(config),
+        *_masking(stage),
     ]
     tokens = _tokens_so_far(config, step - first_step)
     weak = [
         *tokens,
-        *_length(config),
-        *_batch(config),
+        *_length(stage),
+        *_batch(stage),
         *_labelled_pairs(config, manifest),
     ]
     if found:
@@ -89,7 +91,7 @@ def of_stuck_loss(
 
 def of_climbing_loss(
     rows: Rows,
-    config: config_lib.Config,
+    stage: stages_lib.Stage,
     manifest: schema.Manifest,
     step: int,
     first_step: int = 0,
@@ -98,12 +100,12 @@ def of_climbing_loss(
 
     Args:
       rows: of metrics.jsonl up to `step`.
-      config: of the run, or of a stage.
+      stage: of the run.
       manifest: of its records.
       step: of the evaluation.
       first_step: at which the stage or the branch begins.
     """
-    found = []
+    config, found = stage.config, []
     num_rows = (step - first_step) * config.train.batch_size
     passes = num_rows / manifest.splits[schema.TRAIN].num_records
     gap = _gap(rows)
@@ -119,16 +121,17 @@ def of_climbing_loss(
     if not found:
         rate = config.optimizer.learning_rate
         found.append(Cause(f"rate {rate:g} is too high by now", _set_rate(rate / 3)))
-    return found + [*_initialization(config), *_batch(config)]
+    return found + [*_initialization(config), *_batch(stage)]
 
 
-def of_explosion(config: config_lib.Config, step: int) -> list[Cause]:
+def of_explosion(stage: stages_lib.Stage, step: int) -> list[Cause]:
     """Returns causes of a loss that rose suddenly or is not finite, likeliest first.
 
     Args:
-      config: of the run, or of a stage.
+      stage: of the run.
       step: the step that failed.
     """
+    config = stage.config
     found = _high_rate(config)
     rate, warmup = config.optimizer.learning_rate, config.optimizer.warmup_steps
     if warmup <= step:
@@ -138,7 +141,7 @@ def of_explosion(config: config_lib.Config, step: int) -> list[Cause]:
     if not found:
         text = "already in warmup" if step < warmup else "by now"
         found = [Cause(f"rate {rate:g} is too high {text}", _set_rate(rate / 3))]
-    return [*found, *_batch(config)]
+    return [*found, *_batch(stage)]
 
 
 def tokens_a_step(config: config_lib.Config) -> int:
@@ -205,11 +208,14 @@ def _initialization(config: config_lib.Config) -> list[Cause]:
     return [Cause(text, _set("model.initializer_range", usual))]
 
 
-def _masking(config: config_lib.Config) -> list[Cause]:
-    rate = config.data.masked_lm_rate
+def _masking(stage: stages_lib.Stage) -> list[Cause]:
+    data = stage.config.data
+    rate = data.masked_lm_rate
     if _MASKED_RATES[0] <= rate <= _MASKED_RATES[1]:
         return []
-    advice = f"records with {_set('data.masked_lm_rate', 0.15)}"
+    advice = _set(stage.key("data.masked_lm_rate"), 0.15)
+    if data.masking == "static":
+        advice = f"records with {_set('data.masked_lm_rate', 0.15)}"
     return [Cause(f"a share of {rate:g} of the tokens is masked", advice)]
 
 
@@ -223,20 +229,22 @@ def _tokens_so_far(config: config_lib.Config, num_steps: int) -> list[Cause]:
     return [Cause(text, "patience")]
 
 
-def _length(config: config_lib.Config) -> list[Cause]:
-    length = config.data.max_seq_length
+def _length(stage: stages_lib.Stage) -> list[Cause]:
+    length = stage.config.data.max_seq_length
     if length <= _SHORT_LENGTH:
         return []
     text = f"{length} tokens a sequence: shorter ones are learnt from sooner"
-    return [Cause(text, f"records with {_set('data.max_seq_length', _SHORT_LENGTH)}")]
+    advice = _set(stage.key("data.max_seq_length"), _SHORT_LENGTH)
+    return [Cause(text, f"records of that length and {advice}")]
 
 
-def _batch(config: config_lib.Config) -> list[Cause]:
-    length, tokens = config.data.row.length, tokens_a_step(config)
+def _batch(stage: stages_lib.Stage) -> list[Cause]:
+    length, tokens = stage.config.data.row.length, tokens_a_step(stage.config)
     if tokens >= _SMALL_BATCH_TOKENS:
         return []
     text = f"only {tokens} tokens a step, so that gradients are noisy"
-    return [Cause(text, _set("train.batch_size", -(-_SMALL_BATCH_TOKENS // length)))]
+    key = stage.key("train.batch_size")
+    return [Cause(text, _set(key, -(-_SMALL_BATCH_TOKENS // length)))]
 
 
 def _labelled_pairs(

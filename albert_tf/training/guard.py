@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema
 from albert_tf.training import causes
 
@@ -86,19 +87,15 @@ def judged_from(config: config_lib.Config, first_step: int = 0) -> int:
 
 
 def find_alarm(
-    rows: Rows,
-    config: config_lib.Config,
-    manifest: schema.Manifest,
-    first_step: int = 0,
+    rows: Rows, stage: stages_lib.Stage, manifest: schema.Manifest
 ) -> Alarm | None:
     """Judges a run by its rows so far.
 
     Args:
       rows: of metrics.jsonl, by step; losses in nats. Those of the last one's stage
-        are judged, if the run has stages.
-      config: of the run, or of the stage.
+        are judged.
+      stage: the last one's.
       manifest: of its records.
-      first_step: at which the stage begins.
 
     Returns:
       What is wrong at the last evaluation, or None.
@@ -114,11 +111,11 @@ def find_alarm(
         if row["split"] == schema.HELDOUT and "mlm_loss" in row
     ]
     # A branch begins with a model that has not seen these records, if they are others.
-    begun = max(first_step, rows[0]["step"]) if rows else first_step
+    begun = max(stage.first_step, rows[0]["step"]) if rows else stage.first_step
     judged: list[tuple[str, Losses, float]] = [
-        ("held-out", held_out, judged_from(config, begun))
+        ("held-out", held_out, judged_from(stage.config, begun))
     ]
-    if config.train.ema_decay:
+    if stage.config.train.ema_decay:
         # The average may still improve while the weights that are trained get worse.
         judged.append(("training", _training_losses(of_stage, held_out), math.inf))
     for name, losses, first in judged:
@@ -132,9 +129,9 @@ def find_alarm(
         step = losses[place][0]
         until_then = losses[: place + 1]
         if kinds[-1] == "stuck":
-            return Alarm(step, _stuck(until_then, config, manifest, begun))
+            return Alarm(step, _stuck(until_then, stage, manifest, begun))
         rows = [row for row in rows if row["step"] <= step]
-        return Alarm(step, _climbing(name, until_then, rows, config, manifest, begun))
+        return Alarm(step, _climbing(name, until_then, rows, stage, manifest, begun))
     return None
 
 
@@ -180,13 +177,13 @@ def _judge(losses: Losses, learnt: float, first: float) -> list[str]:
 
 def _stuck(
     held_out: Losses,
-    config: config_lib.Config,
+    stage: stages_lib.Stage,
     manifest: schema.Manifest,
     begun: int,
 ) -> str:
     step, loss = held_out[-1]
-    tokens = (step - begun) * causes.tokens_a_step(config)
-    found = causes.of_stuck_loss(config, manifest, step, begun)
+    tokens = (step - begun) * causes.tokens_a_step(stage.config)
+    found = causes.of_stuck_loss(stage, manifest, step, begun)
     return (
         f"step {step}: no progress after {tokens / 1e6:.3g} M tokens: the held-out MLM "
         f"loss {loss:.3f} should be at least {MARGIN} below the "
@@ -199,13 +196,13 @@ def _climbing(
     name: str,
     losses: Losses,
     rows: Rows,
-    config: config_lib.Config,
+    stage: stages_lib.Stage,
     manifest: schema.Manifest,
     begun: int,
 ) -> str:
     step, loss = losses[-1]
     best_step, best = min(losses, key=lambda one: one[1])
-    found = causes.of_climbing_loss(rows, config, manifest, step, begun)
+    found = causes.of_climbing_loss(rows, stage, manifest, step, begun)
     return (
         f"step {step}: no progress: the {name} MLM loss climbs, to {loss:.3f} from "
         f"{best:.3f} at step {best_step}. {causes.describe(found)}"

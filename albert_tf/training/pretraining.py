@@ -227,10 +227,7 @@ def _held_out_evaluation(
         lambda: evaluator.evaluate(trainer.stage),
         describe=lambda metrics: evaluator.describe(trainer.stage, metrics),
         find_alarm=lambda rows: guard.find_alarm(
-            rows,
-            trainer.stage.config,
-            run[trainer.stage.number - 1].manifest,
-            trainer.stage.first_step,
+            rows, trainer.stage, run[trainer.stage.number - 1].manifest
         ),
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.checkpoints import run_dir
-from albert_tf.core import config as config_lib
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import input_pipeline
 from albert_tf.devices import strategies
@@ -84,7 +83,7 @@ def complaint(outcome: Outcome) -> str:
 
 
 def failure(
-    config: config_lib.Config,
+    stage: stages_lib.Stage,
     step: int,
     outcome: Outcome,
     num_skipped: int,
@@ -94,7 +93,7 @@ def failure(
     """Returns why a run ended at a step that failed.
 
     Args:
-      config: of the run, or of its stage.
+      stage: of the run.
       step: the step.
       outcome: of the loop.
       num_skipped: how many steps were skipped before.
@@ -105,8 +104,8 @@ def failure(
     # What is usual in pre-training is not in fine-tuning.
     advice = (
         "A smaller optimizer.learning_rate or a longer warmup often helps"
-        if config.task.name
-        else causes.describe(causes.of_explosion(config, step))
+        if stage.config.task.name
+        else causes.describe(causes.of_explosion(stage, step))
     )
     return (
         f"step {step} failed{skipped}: {complaint(outcome)}. Its batch is kept in "

@@ -209,10 +209,14 @@ class Trainer:
             metrics_log.check_new(self.model_dir, self.first_step)
             if branch:
                 self._begin_branch(branch)
-        lacks_average = checkpointer_lib.AVERAGE in self.checkpointer.lacking
-        if self.average is not None and lacks_average:
-            self.average.restart()
-            notes.append("the average of the weights starts at those of the checkpoint")
+        if self.average is not None:
+            if checkpointer_lib.AVERAGE in self.checkpointer.lacking:
+                self.average.restart()
+                notes.append(
+                    "the average of the weights starts at those of the checkpoint"
+                )
+            if branch:
+                self.average.count_from(branch.records_begin_at)
         num_steps = self.config.train.num_steps
         if self.step > num_steps:
             raise ValueError(
@@ -237,6 +241,9 @@ class Trainer:
         self.state.evaluated_step.assign(-1)
         if branch.restarts_records:
             self.state.restart(self.step, self._num_streams)
+            if self.average is not None:
+                # Else it would be that of the old records for many steps.
+                self.average.restart()
 
     def make_train_step(self) -> Callable[..., train_step.Scalars]:
         """Returns the next step, which each replica takes on its part of a batch."""
@@ -639,9 +646,7 @@ class Trainer:
         num_skipped = int(self.state.num_skipped) - 1
         good = tf.train.latest_checkpoint(self.model_dir)
         raise FloatingPointError(
-            stage_steps.failure(
-                self.stage.config, self.step, outcome, num_skipped, path, good
-            )
+            stage_steps.failure(self.stage, self.step, outcome, num_skipped, path, good)
         )
 
     def _skip_step(self) -> dict[str, Any]:

@@ -1,13 +1,21 @@
 """Figures of docs/experiments.md are those of the JSON beside it."""
 
 import json
+import re
 import statistics
+import types
 
 import pytest
 
+from albert_tf.core import config_io
+from albert_tf.core import stages as stages_lib
+from albert_tf.data import schema
+from albert_tf.training import guard
 from tests.repository import project_files
 
 DOCS = project_files.ROOT / "docs"
+# Of the token frequencies of the held-out Wikipedia text, nats.
+_ENTROPY = 6.76
 
 
 def _read(name):
@@ -373,3 +381,33 @@ def test_twice_the_steps_are_those_of_their_figures():
     share = asked["sentences_ending_with_a_question_mark"] / asked["sentences"]
     assert f"{1000 * share:.0f} of 1,000 sentences end with a question mark" in section
     assert f"deviation {found['deviation_of_cls']:.2f}" in section
+
+
+@pytest.mark.parametrize("name", ["double_steps.json", "muon_adamw.json"])
+def test_the_guard_raises_no_alarm_on_the_runs_of_the_small_recipe(name):
+    found = _read(name)
+    settings = re.findall(r"--set (\S+)", found["command"])
+    config = config_io.load(str(project_files.ROOT / "configs/small.py"), settings)
+    stages = stages_lib.split(config)
+    records = types.SimpleNamespace(num_records=1_000_000, statistics={})
+    manifest = types.SimpleNamespace(
+        heldout_unigram_entropy=_ENTROPY, splits={schema.TRAIN: records}
+    )
+    training = [
+        {
+            "split": schema.TRAIN,
+            "step": row["step"],
+            "stage": stages_lib.leading_to(stages, row["step"]).number,
+            "mlm_loss": row["mlm_loss_of_500_steps"],
+        }
+        for row in found["training"]
+    ]
+    held_out = [{"split": schema.HELDOUT, **row} for row in found["heldout"]]
+    rows = sorted(training + held_out, key=lambda row: row["step"])
+    for count, row in enumerate(rows, 1):
+        if row["split"] == schema.HELDOUT:
+            stage = stages_lib.leading_to(stages, row["step"])
+            assert guard.find_alarm(rows[:count], stage, manifest) is None
+    # Not because nothing is judged: a model that only knows the token frequencies.
+    stuck = [{**row, "mlm_loss": max(row["mlm_loss"], _ENTROPY)} for row in rows]
+    assert "no progress" in guard.find_alarm(stuck, stages[-1], manifest).line

@@ -135,9 +135,13 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def variables(model_dir) -> dict[str, np.ndarray]:
-    """All of the newest checkpoint: weights, slots, step and what the loop carries."""
-    reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(model_dir)))
+def variables(path) -> dict[str, np.ndarray]:
+    """All of a checkpoint: weights, slots, step and what the loop carries.
+
+    Args:
+      path: its prefix, or a run's directory for its newest one.
+    """
+    reader = tf.train.load_checkpoint(str(path))
     return {
         name: reader.get_tensor(name)
         for name in reader.get_variable_to_shape_map()

@@ -180,6 +180,39 @@ def test_other_records_are_read_from_their_beginning(whole, tmp_path, capsys, co
     assert counting == [0, 0, 4]
 
 
+def test_with_other_records_the_average_starts_again(whole, tmp_path):
+    own = small_run.write_records(tmp_path, *SETTINGS, "data.seed=7")
+    branch = tmp_path / "branch"
+    every = ("train.save_every_steps=1", "train.keep_checkpoints=9")
+    settings = (*every, "train.num_steps=16")
+    _train(own, branch, *settings, branch_from=whole)
+    by_step = {
+        step: processes.variables(f"{branch}/model.ckpt-{step}")
+        for step in range(12, 17)
+    }
+    names = [name for name in by_step[12] if name.startswith("average/")]
+    expected = {name: by_step[12][_trained(name)] for name in names}
+    # The decay of a new run, instead of 0.7: nothing of the old average is left.
+    for decay, step in zip(
+        (1 / 10, 2 / 11, 3 / 12, 4 / 13), range(13, 17), strict=True
+    ):
+        for name in names:
+            weights = by_step[step][_trained(name)]
+            expected[name] = decay * expected[name] + (1 - decay) * weights
+    for name in names:
+        np.testing.assert_allclose(by_step[16][name], expected[name], atol=1e-6)
+    # After a restart the steps are counted from the same one.
+    for step in (14, 15, 16):
+        (branch / f"model.ckpt-{step}.index").unlink()
+    (branch / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-13"\n')
+    _train(own, branch, *settings)
+    assert processes.largest_difference(by_step[16], processes.variables(branch)) == 0.0
+
+
+def _trained(name):
+    return name.replace("average/", "model/", 1)
+
+
 def test_with_another_seed_the_same_records_are_read_from_their_beginning(
     data_dir, whole, tmp_path, capsys, counting
 ):

@@ -1,8 +1,10 @@
 """Verdicts on runs by their held-out losses, and the causes that are named."""
 
+import dataclasses
+
 import pytest
 
-from albert_tf.core import config_io
+from albert_tf.core import config_io, stages
 from albert_tf.data import schema
 from albert_tf.training import causes, guard, stage_steps
 
@@ -33,6 +35,11 @@ def _config(*overrides):
         "train.num_steps=2800",
     )
     return config_io.load("", [*usual, *overrides])
+
+
+def _stage(*overrides, first_step=0):
+    stage = stages.split(_config(*overrides))[0]
+    return dataclasses.replace(stage, first_step=first_step)
 
 
 def _rows(losses, every=400, train_loss=None):
@@ -79,7 +86,7 @@ def test_a_loss_is_judged_after_tokens_and_steps(overrides, step):
     ],
 )
 def test_alarms_of_curves(losses, step):
-    alarm = guard.find_alarm(_rows(losses), _config(), _manifest())
+    alarm = guard.find_alarm(_rows(losses), _stage(), _manifest())
     assert (alarm and alarm.step) == step
     if alarm:
         assert alarm.line.startswith(f"step {step}: no progress")
@@ -89,7 +96,7 @@ def test_alarms_of_curves(losses, step):
 def test_an_alarm_is_the_same_at_each_later_evaluation_as_long_as_it_lasts():
     losses = (8.3, 6.1, 6.05, 6.0, 6.0, 6.1, 5.9)
     alarms = [
-        guard.find_alarm(_rows(losses[: count + 1]), _config(), _manifest())
+        guard.find_alarm(_rows(losses[: count + 1]), _stage(), _manifest())
         for count in range(len(losses))
     ]
     assert alarms[:3] == [None] * 3
@@ -98,7 +105,7 @@ def test_an_alarm_is_the_same_at_each_later_evaluation_as_long_as_it_lasts():
 
 @pytest.mark.parametrize(("decay", "step"), [("0.998", 2400), ("0", None)])
 def test_averaged_weights_do_not_hide_that_the_training_loss_climbs(decay, step):
-    config = _config(f"train.ema_decay={decay}")
+    stage = _stage(f"train.ema_decay={decay}")
     averages = (8.3, 5.5, 5.0, 4.9, 4.85, 4.82, 4.8)
     trained = (None, 5.6, 5.1, 5.0, 5.12, 5.2, 5.3)  # two rows before each evaluation
     rows = []
@@ -109,28 +116,28 @@ def test_averaged_weights_do_not_hide_that_the_training_loss_climbs(decay, step)
                 at = row["step"] - before
                 rows.append({"split": "train", "step": at, "mlm_loss": loss + change})
         rows.append(row)
-    alarm = guard.find_alarm(rows, config, _manifest())
+    alarm = guard.find_alarm(rows, stage, _manifest())
     assert (alarm and alarm.step) == step
     if alarm:
         assert "the training MLM loss climbs, to 5.300 from 5.000 at step" in alarm.line
-    assert guard.find_alarm(rows[:-3], config, _manifest()) is None
+    assert guard.find_alarm(rows[:-3], stage, _manifest()) is None
 
 
 def test_a_branch_is_judged_as_many_steps_after_its_beginning():
     losses = (8.3, 6.1, 6.05, 6.0)
     rows = [{**row, "step": row["step"] + 800} for row in _rows(losses)]
-    config = _config("train.num_steps=4000")
-    assert guard.find_alarm(rows[:-1], config, _manifest()) is None  # at step 1600
-    alarm = guard.find_alarm(rows, config, _manifest())
+    stage = _stage("train.num_steps=4000")
+    assert guard.find_alarm(rows[:-1], stage, _manifest()) is None  # at step 1600
+    alarm = guard.find_alarm(rows, stage, _manifest())
     assert alarm.step == 2000 and "no progress after 2.46 M tokens" in alarm.line
     # At the last step even a short one is judged.
-    last = _config("train.num_steps=1600")
+    last = _stage("train.num_steps=1600")
     assert guard.find_alarm(rows[:-1], last, _manifest()).step == 1600
 
 
 def test_a_run_without_held_out_documents_is_not_judged_and_says_so():
     manifest = _manifest(entropy=None)
-    assert guard.find_alarm(_rows(()), _config(), manifest) is None
+    assert guard.find_alarm(_rows(()), _stage(), manifest) is None
     assert ["no document is held out" in line for line in guard.notes(manifest)] == [
         True
     ]
@@ -138,8 +145,8 @@ def test_a_run_without_held_out_documents_is_not_judged_and_says_so():
 
 
 def test_the_line_of_a_rate_ten_times_too_high():
-    config = _config("optimizer.learning_rate=0.1", "optimizer.warmup_steps=0")
-    alarm = guard.find_alarm(_rows((8.3, 6.1, 6.2, 6.125)), config, _manifest())
+    stage = _stage("optimizer.learning_rate=0.1", "optimizer.warmup_steps=0")
+    alarm = guard.find_alarm(_rows((8.3, 6.1, 6.2, 6.125)), stage, _manifest())
     assert alarm.line == (
         "step 1200: no progress after 2.46 M tokens: the held-out MLM loss 6.125 "
         "should be at least 0.3 below the 6.000 of token frequencies alone. Likely "
@@ -153,7 +160,7 @@ def test_the_line_of_a_rate_ten_times_too_high():
 def _failure(*overrides):
     outcome = {"bad_loss": 9.5, "bad_norm": 3.0}
     return stage_steps.failure(
-        _config(*overrides),
+        _stage(*overrides),
         184,
         outcome,
         0,
@@ -210,31 +217,31 @@ def test_a_loss_that_rose_names_its_causes_too():
     ],
 )
 def test_the_settings_that_stand_out_are_named(overrides, cause):
-    found = causes.of_stuck_loss(_config(*overrides), _manifest(), 1200)
+    found = causes.of_stuck_loss(_stage(*overrides), _manifest(), 1200)
     texts = [one.text for one in found]
     assert any(cause in text for text in texts), texts
 
 
 def test_few_labelled_pairs_are_named_unless_there_is_no_pair_loss():
     manifest = _manifest(unlabelled=9900)
-    texts = [c.text for c in causes.of_stuck_loss(_config(), manifest, 1200)]
+    texts = [c.text for c in causes.of_stuck_loss(_stage(), manifest, 1200)]
     assert "only 1.0% of the sequences are pairs with a label" in texts
-    config = _config("data.pair_loss=none")
-    texts = [c.text for c in causes.of_stuck_loss(config, manifest, 1200)]
+    stage = _stage("data.pair_loss=none")
+    texts = [c.text for c in causes.of_stuck_loss(stage, manifest, 1200)]
     assert not any("pairs" in text for text in texts)
 
 
 def test_a_climbing_loss_is_overfitting_only_if_that_of_training_fell():
     losses = (8.3, 5.5, 5.0, 5.2, 5.3, 5.4)
-    overfitted = guard.find_alarm(_rows(losses, 400, 3.0), _config(), _manifest())
+    overfitted = guard.find_alarm(_rows(losses, 400, 3.0), _stage(), _manifest())
     assert overfitted.step == 2000
     assert "overfitting: 128 passes over the records" in overfitted.line
     assert "2.40 lower" in overfitted.line
-    other = guard.find_alarm(_rows(losses, 400, 5.3), _config(), _manifest())
+    other = guard.find_alarm(_rows(losses, 400, 5.3), _stage(), _manifest())
     assert "overfitting" not in other.line
     assert "rate 0.01 is too high by now" in other.line
     # Continued pre-training has a low rate, and a higher one would make it worse.
-    low = _config("optimizer.learning_rate=1e-4")
+    low = _stage("optimizer.learning_rate=1e-4")
     slow = guard.find_alarm(_rows(losses, 400, 5.3), low, _manifest())
     assert (
         "rate 0.0001 is too high by now. Try --set optimizer.learning_rate=3e-05"
@@ -247,20 +254,22 @@ def test_no_setting_of_a_recipe_stands_out(recipe):
     config = config_io.load(f"configs/{recipe}.py")
     step = guard.judged_from(config)
     # Few tokens so far are the likelier cause at the first verdict.
-    texts = [one.text for one in causes.of_stuck_loss(config, _manifest(), step)][:2]
+    stage = stages.split(config)[0]
+    texts = [one.text for one in causes.of_stuck_loss(stage, _manifest(), step)][:2]
     expected = "usual, so perhaps the text or its labels"
     assert any(expected in text for text in texts), texts
 
 
 def test_the_tokens_and_passes_of_a_stage_are_its_own():
-    config = _config("train.batch_size=640")
-    stuck = guard.find_alarm(_rows((6.2, 6.1, 6.0, 5.9)), config, _manifest(), 400)
+    stage = _stage("train.batch_size=640", first_step=400)
+    stuck = guard.find_alarm(_rows((6.2, 6.1, 6.0, 5.9)), stage, _manifest())
     # 500 steps after its beginning are over there: 800 steps of 20,480 tokens.
     assert stuck.step == 1200
     assert "after 16.4 M tokens" in stuck.line
     assert "few tokens so far, 16.4 M" in stuck.line
     losses = (8.3, 5.5, 5.0, 5.2, 5.3, 5.4)
-    climbing = guard.find_alarm(_rows(losses, 400, 3.0), config, _manifest(), 1200)
+    later = dataclasses.replace(stage, first_step=1200)
+    climbing = guard.find_alarm(_rows(losses, 400, 3.0), later, _manifest())
     # 800 steps of 640 of 1,000 records.
     assert "overfitting: 512 passes" in climbing.line
 
@@ -270,5 +279,23 @@ def test_losses_of_another_stage_are_not_compared(loss, step):
     rows = _rows((8.3, 5.5, 5.0, 4.9, loss))
     for row in rows:
         row["stage"] = int(row["step"] >= 1600)
-    alarm = guard.find_alarm(rows, _config(), _manifest())
+    alarm = guard.find_alarm(rows, _stage(), _manifest())
     assert (alarm and alarm.step) == step
+
+
+def test_the_advice_names_the_settings_of_the_stage():
+    masks, of_all = "data.masked_lm_rate=0.6", "train.num_steps=2800"
+    second = "{'num_steps': 1400, 'batch_size': 16, 'max_seq_length': 48}"
+    config = _config(
+        *("data.masking=dynamic", masks, of_all),
+        f"train.stages=[{{'num_steps': 1400}}, {second}]",
+    )
+    by_stage = [
+        [one.advice for one in causes.of_stuck_loss(stage, _manifest(), 1200)]
+        for stage in stages.split(config)
+    ]
+    assert "--set train.stages.1.masked_lm_rate=0.15" in by_stage[0]
+    assert "--set train.stages.2.batch_size=22" in by_stage[1]
+    # Static masks are those of the records.
+    static = causes.of_stuck_loss(_stage(masks), _manifest(), 1200)
+    assert "records with --set data.masked_lm_rate=0.15" in [c.advice for c in static]
