@@ -3,7 +3,7 @@ r"""Speed of a grammar probe: sentences a second, and minutes for all of BLiMP.
   python -m albert_tf.bench_probe
   python -m albert_tf.bench_probe --set=model.num_layers=12 --json=figures.json
 
-The model has random weights; by default it is configs/small.py with three layers, two
+The model has random weights; by default it is configs/small.py, four layers with two
 million parameters. For each length that BLiMP's sentences have, full batches of random
 tokens are timed, and the time for all of BLiMP follows from how many there are.
 """
@@ -25,7 +25,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("config", recipe, "A recipe or a config.json.", values)
     flags.DEFINE_multi_string(
         "set",
-        ["model.num_layers=3"],
+        [],
         "Changes one setting: key.sub=value. Repeatable.",
         values,
     )
