@@ -182,30 +182,9 @@ def serve_tpu(parent: int) -> None:
     tpu_pod.end_with(parent)
 
 
-def check_float16(strategy: tf.distribute.Strategy) -> str:
-    """Returns a line about devices that are better without float16; "" elsewhere.
-
-    Raises:
-      ValueError: they are TPUs.
-    """
-    advice = "use train.compute_dtype=bfloat16, which needs no loss scale"
-    if _is_tpu(strategy):
-        raise ValueError(
-            "train.compute_dtype must not be float16 on a TPU, which multiplies "
-            f"bfloat16: {advice}"
-        )
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return f"float16 is slow on a CPU: {advice}"
-    details = tf.config.experimental.get_device_details(gpus[0])
-    # NVIDIA's from Ampere on.
-    has_bfloat16 = details.get("compute_capability", (0, 0)) >= (8, 0)
-    return f"this GPU has bfloat16: {advice}" if has_bfloat16 else ""
-
-
 def is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether the replicas are CPUs, which compute in the machine's memory."""
-    return _device_kind(strategy) == "CPU"
+    return device_kind(strategy) == "CPU"
 
 
 def _is_tpu(strategy: tf.distribute.Strategy) -> bool:
@@ -229,11 +208,12 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 def describe(strategy: tf.distribute.Strategy) -> str:
     """Returns a line that names the devices."""
-    kind = _device_kind(strategy)
+    kind = device_kind(strategy)
     return f"training on {strategy.num_replicas_in_sync} x {kind}"
 
 
-def _device_kind(strategy: tf.distribute.Strategy) -> str:
+def device_kind(strategy: tf.distribute.Strategy) -> str:
+    """Returns "CPU", "GPU" or "TPU"."""
     if _is_tpu(strategy):
         return "TPU"
     device = strategy.extended.worker_devices[0]

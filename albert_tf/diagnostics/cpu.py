@@ -37,6 +37,11 @@ class Observed:
     load: float
     instructions: frozenset[str]
 
+    @property
+    def fast_bfloat16(self) -> bool:
+        """Whether it multiplies in bfloat16."""
+        return bool(_BFLOAT16 & self.instructions)
+
 
 def observe(root: pathlib.Path = pathlib.Path("/")) -> Observed:
     """Reads /proc/cpuinfo and the control group under `root`."""
@@ -72,8 +77,8 @@ def judge(observed: Observed) -> list[findings.Finding]:
                 name if flag in has else f"no {name}" for flag, name in _SHOWN.items()
             )
         )
-    has_bfloat16 = bool(_BFLOAT16 & has)
-    parts.append(f"bfloat16 is {'fast' if has_bfloat16 else 'not faster than float32'}")
+    is_fast = observed.fast_bfloat16
+    parts.append(f"bfloat16 is {'fast' if is_fast else 'not faster than float32'}")
     status, remedy = findings.Status.OK, ""
     if is_x86 and has and "avx" not in has:
         status = findings.Status.FAILED
@@ -92,6 +97,6 @@ def judge(observed: Observed) -> list[findings.Finding]:
         "quota": observed.quota,
         "load": observed.load,
         "instructions": sorted(has & {*_SHOWN, *_BFLOAT16, "avx", "fma"}),
-        "fast_bfloat16": has_bfloat16,
+        "fast_bfloat16": is_fast,
     }
     return [findings.Finding("cpu", status, "; ".join(parts), remedy, values)]

@@ -26,6 +26,7 @@ from albert_tf.devices import strategies
 from albert_tf.optim import averaging, layer_decay, optimizers
 from albert_tf.probing import settings
 from albert_tf.training import (
+    compute_dtype,
     forecast,
     guard,
     hangs,
@@ -125,8 +126,10 @@ class Trainer:
         self.strategy = strategy or strategies.create_strategy()
         self.is_chief = strategies.is_chief(self.strategy)
         self.loss_scale: loss_scale.LossScale | None = None
+        self._dtype_note = compute_dtype.check(
+            config.train.compute_dtype, self.strategy
+        )
         if config.train.compute_dtype == loss_scale.DTYPE:
-            self._float16_note = strategies.check_float16(self.strategy)
             self.loss_scale = loss_scale.LossScale(config.train.loss_scale_steps)
         # ---- Model and optimizer ----
         with self.strategy.scope():
@@ -441,8 +444,8 @@ class Trainer:
         parameters = self.optimizer.describe(self.model.trainable_variables)
         for line in (strategies.describe(self.strategy), parameters, *notes):
             self._log.say(line)
-        if self.loss_scale and self._float16_note:
-            self._log.say(self._float16_note)
+        if self._dtype_note:
+            self._log.say(self._dtype_note)
         self._say_stage()
         self._forecast = forecast.Forecast(
             self.stages, self._meter, self.signals.heartbeat, self._log

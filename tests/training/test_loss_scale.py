@@ -19,7 +19,7 @@ from albert_tf.training import (
     pretraining,
     train_step,
 )
-from tests.support import fake_tpu, linear_run, small_run
+from tests.support import linear_run, small_run
 from tests.support import training_processes as processes
 
 _NUM_STEPS = 12
@@ -219,11 +219,6 @@ def test_the_exported_step_takes_the_scale():
 
 
 # ---- A run ----
-
-
-def test_a_tpu_refuses_float16():
-    with pytest.raises(ValueError, match=r"float16 on a TPU.*compute_dtype=bfloat16"):
-        strategies.check_float16(fake_tpu.create_strategy())
 
 
 def test_a_run_records_scale_and_overflows_and_is_served_in_float32(tmp_path, capsys):

@@ -1,0 +1,50 @@
+"""Whether the devices of a run multiply in its `train.compute_dtype`."""
+
+import tensorflow as tf
+
+from albert_tf.devices import strategies
+from albert_tf.diagnostics import cpu
+from albert_tf.training import loss_scale
+
+_USE_BFLOAT16 = "use train.compute_dtype=bfloat16, which needs no loss scale"
+_USE_FLOAT32 = "use train.compute_dtype=float32"
+
+
+def check(dtype: str, strategy: tf.distribute.Strategy) -> str:
+    """Returns a line about devices on which another dtype is better; "" elsewhere.
+
+    Args:
+      dtype: `train.compute_dtype`.
+      strategy: with the devices.
+
+    Raises:
+      ValueError: it is float16 on TPUs.
+    """
+    kind = strategies.device_kind(strategy)
+    if dtype == "bfloat16" and kind == "CPU":
+        observed = cpu.observe()
+        # Where the instructions are not known, nothing is said.
+        if observed.instructions and not observed.fast_bfloat16:
+            return (
+                "bfloat16 is slow on this CPU, which converts it to float32: "
+                f"{_USE_FLOAT32}"
+            )
+    if dtype == loss_scale.DTYPE:
+        return _check_float16(kind)
+    return ""
+
+
+def _check_float16(kind: str) -> str:
+    if kind == "TPU":
+        raise ValueError(
+            "train.compute_dtype must not be float16 on a TPU, which multiplies "
+            f"bfloat16: {_USE_BFLOAT16}"
+        )
+    if kind == "CPU":
+        return f"float16 is slow on a CPU: {_USE_BFLOAT16}"
+    details = tf.config.experimental.get_device_details(
+        tf.config.list_physical_devices("GPU")[0]
+    )
+    # NVIDIA's from Ampere on.
+    has_bfloat16 = details.get("compute_capability", (0, 0)) >= (8, 0)
+    return f"this GPU has bfloat16: {_USE_BFLOAT16}" if has_bfloat16 else ""
