@@ -70,3 +70,34 @@ def test_the_steps_of_the_rule_have_the_scores_of_the_figures():
     assert f"the same for all texts) {after:.3f};" in page
     first, second = (100 * model["squad1_f1"][0] for model in (older, newer))
     assert f"the two models before had {first:.1f} and {second:.1f}." in page
+
+
+def test_the_rates_are_those_of_the_figures():
+    found = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
+    lines = (DOCS / "finetuning.md").read_text().splitlines()
+    rates = ("1e-4", "3e-4", "1e-3")
+    assert f"| task | {' | '.join(rates)} |" in lines
+    for task, metric in (
+        ("cola", "matthews"),
+        ("sst2", "accuracy"),
+        ("mrpc", "accuracy"),
+        ("stsb", "pearson"),
+    ):
+        name, of_metric, factor, digits = _SHOWN[task, metric]
+        scores = found[task]["pretrained"]["sweep"]
+        cells = [f"{scores[rate] * factor:.{digits}f}" for rate in rates]
+        assert f"| {name}, {of_metric} | {' | '.join(cells)} |" in lines
+    # Where the lowest of them was the best.
+    best = {
+        (task, weights): max(rates, key=found[task][weights]["sweep"].get)
+        for task in ("cola", "mrpc", "stsb", "sst2")
+        for weights in ("pretrained", "random")
+    }
+    lowest = {key for key, rate in best.items() if rate == "1e-4"}
+    assert lowest == {
+        ("cola", "pretrained"),
+        ("cola", "random"),
+        ("mrpc", "pretrained"),
+        ("mrpc", "random"),
+        ("stsb", "pretrained"),
+    }
