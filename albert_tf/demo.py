@@ -13,6 +13,8 @@ from absl import flags
 
 from albert_tf.core import cli, config_io
 
+_EXAMPLE = "Returns the [MASK] of the file."
+
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
@@ -37,6 +39,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         from albert_tf.demonstration import pipeline
 
         print(pipeline.run(flag_values.output_dir, config))
+        saved_model = pipeline.saved_model_dir(flag_values.output_dir)
+        cli.print_next("albert_tf.predict", f"--saved_model={saved_model}", _EXAMPLE)
 
 
 if __name__ == "__main__":

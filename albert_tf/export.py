@@ -218,7 +218,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             of_pairs = table_prediction.takes_pairs(output_dir)
             examples = ["A text", "Another text"] if of_pairs else ["A text"]
         arguments = [f"--saved_model={output_dir}", *examples]
-        print(cli.next_command("albert_tf.predict", *arguments))
+        cli.print_next("albert_tf.predict", *arguments)
 
 
 if __name__ == "__main__":

@@ -91,18 +91,18 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     print(common.describe(manifest, flag_values.output_dir))
     if config.train.stages:
         return  # these records are those of one of them
-    print(_next_command(flag_values, config))
+    _print_next(flag_values, config)
 
 
-def _next_command(flag_values: flags.FlagValues, config: config_lib.Config) -> str:
-    """Returns the line of pre-training, from its weights if the recipe is a run's."""
+def _print_next(flag_values: flags.FlagValues, config: config_lib.Config) -> None:
+    """Prints the line of pre-training, from its weights if the recipe is a run's."""
     run, name = os.path.split(flag_values.config)
     continues = name == "config.json" and files.exists(os.path.join(run, "checkpoint"))
     weights = [f"--init_checkpoint={run or '.'}"] if continues else []
     # A published model's recipe has the batch and the steps of a pod.
     is_large = continues and config.train.batch_size > _SMALL_BATCH
     settings = _small_run(config) if is_large else []
-    return cli.next_command(
+    cli.print_next(
         "albert_tf.pretrain",
         f"--config={flag_values.config or 'RECIPE'}",
         *(f"--set={setting}" for setting in [*flag_values.set, *settings]),

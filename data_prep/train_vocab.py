@@ -152,21 +152,21 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     if report:
         print(report_lib.format_table({os.path.basename(prefix): report}))
     print(f"{prefix}.model: {tokenizer.vocab_size} pieces, sha256 {tokenizer.sha256}")
-    print(
-        cli.next_command(
-            "data_prep.create_pretraining_data",
-            *(f"--input={pattern}" for pattern in flag_values.input),
-            f"--vocab_model={prefix}.model",
-            f"--config={_recipe(tokenizer.vocab_size)}",
-            "--output_dir=records",
-        )
+    cli.print_next(
+        "data_prep.create_pretraining_data",
+        *(f"--input={pattern}" for pattern in flag_values.input),
+        f"--vocab_model={prefix}.model",
+        *_recipe(tokenizer.vocab_size),
+        "--output_dir=records",
     )
 
 
-def _recipe(vocab_size: int) -> str:
-    """Returns a recipe with a vocabulary of that size, or a word to replace."""
+def _recipe(vocab_size: int) -> list[str]:
+    """Returns flags for a recipe with a vocabulary of that size."""
     found = config_io.load(recipes.path_of(_RECIPE)).model.vocab_size
-    return _RECIPE if vocab_size == found else "RECIPE"
+    if vocab_size == found:
+        return [f"--config={_RECIPE}"]
+    return ["--config=RECIPE", f"--set=model.vocab_size={vocab_size}"]
 
 
 if __name__ == "__main__":

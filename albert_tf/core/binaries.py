@@ -13,6 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Exit codes after which the same command resumes: of an outage or a run that SIGTERM
 # ended, of Ctrl-C, and of a process that SIGTERM killed.
 RESUMABLE = (os.EX_TEMPFAIL, 130, -signal.SIGTERM)
+# The environment variable of a process that is a stage of another binary.
+_STAGE = "ALBERT_TF_STAGE"
 
 
 def environment() -> dict[str, str]:
@@ -20,6 +22,11 @@ def environment() -> dict[str, str]:
     variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
     variables.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return variables
+
+
+def is_stage() -> bool:
+    """Returns whether another binary runs this process, and knows what follows."""
+    return _STAGE in os.environ
 
 
 def run_module(module: str, *arguments: str, timeout: float | None = None) -> None:
@@ -64,7 +71,9 @@ def run_attached(module: str, *arguments: str, stdout: IO[bytes] | None = None) 
       Its exit code.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments], env=environment(), stdout=stdout
+        [sys.executable, "-m", module, *arguments],
+        env={**environment(), _STAGE: "1"},
+        stdout=stdout,
     )
     with _passing_on_sigterm(process):
         while True:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from absl import app, flags, logging
 
 from albert_tf.core import (
+    binaries,
     checkpoint_prefix,
     command_line,
     console,
@@ -94,8 +95,21 @@ def next_command(module: str, *arguments: str) -> str:
     Args:
       module: of the binary, such as albert_tf.export.
       *arguments: its flags and other arguments.
+
+    Returns:
+      The sentence; empty in a stage of another binary.
     """
-    return f"Next: {console.command_line(module, *arguments)}"
+    return _next(console.command_line(module, *arguments))
+
+
+def print_next(module: str, *arguments: str) -> None:
+    """Prints that sentence as a line, if there is one."""
+    if line := next_command(module, *arguments):
+        print(line)
+
+
+def _next(command: str) -> str:
+    return "" if binaries.is_stage() else f"Next: {command}"
 
 
 def next_export(model_dir: str) -> str:
@@ -104,7 +118,7 @@ def next_export(model_dir: str) -> str:
     Args:
       model_dir: the directory of the run, whose name is NAME; local or remote.
     """
-    return f"Next: {command_line.export_command(model_dir)}"
+    return _next(command_line.export_command(model_dir))
 
 
 def refuse_arguments(argv: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from absl import app, flags
 
+from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, console, failures, provenance, settings_help
 
 _SETTINGS = "help_settings"
@@ -112,6 +113,12 @@ def _with_own_flags(
     return flags.UnrecognizedFlagError(name, error.flagvalue, close)
 
 
+def _settings_named(name: str) -> list[str]:
+    """Returns the keys of the settings with a name, such as "train.batch_size"."""
+    sections = config_io.to_dict(config_lib.Config())
+    return [f"{section}.{name}" for section in sections if name in sections[section]]
+
+
 def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
     """Returns lines about the flags that are missing, or else about a wrong one."""
     if isinstance(error, flags.UnrecognizedFlagError):
@@ -120,6 +127,12 @@ def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
             return (
                 "error: there is no flag --model_dir; this command takes an exported "
                 f"model, as --saved_model. Export the run first: {command}"
+            )
+        if "set" in flag_values and (keys := _settings_named(error.flagname)):
+            value = error.flagvalue.partition("=")[2] or "VALUE"
+            return (
+                f"error: there is no flag --{error.flagname}. A setting is given as "
+                f"{' or '.join(f'--set {key}={value}' for key in keys)}"
             )
         error = _with_own_flags(error, flag_values)
     missing = {}

@@ -2,7 +2,7 @@
 
 A kernel may call kernels of other files. To decide whether cached code is still valid,
 Numba only checks the kernel's own file, so the name of the cache directory is made from
-the sources of all kernels.
+the sources of all kernels, and from their place, by which Numba finds what it cached.
 """
 
 import contextlib
@@ -58,9 +58,9 @@ def first_use(name: str) -> Iterator[None]:
 
 
 def _kernels_digest() -> str:
-    """Returns the SHA-256 of all files that define kernels."""
+    """Returns the SHA-256 of all files that define kernels, and of their place."""
     root = pathlib.Path(__file__).resolve().parent.parent.parent
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(os.fsencode(root))
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             source = path.read_bytes()

@@ -11,6 +11,11 @@ from albert_tf.demonstration import summary as summary_lib
 _SUMMARY_FILE = "summary.json"
 
 
+def saved_model_dir(output_dir: str) -> str:
+    """Returns the directory of the exported model."""
+    return os.path.join(output_dir, stages.SAVED_MODEL)
+
+
 def run(output_dir: str, config: config_lib.Config) -> str:
     """Runs all stages that are not done, and writes summary.json and the report.
 
@@ -36,5 +41,5 @@ def run(output_dir: str, config: config_lib.Config) -> str:
         files.write_json(os.path.join(folder, _SUMMARY_FILE), summary)
     report = os.path.join(output_dir, "report")
     command = ("albert_tf.report", model_dir, f"--output_dir={report}")
-    stages.run_stage(stages.Stage("report", report, command))
+    stages.run_stage(stages.Stage("report", report, command), "report")
     return summary_lib.closing_lines(summary, os.path.join(report, "index.html"))

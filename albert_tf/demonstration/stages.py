@@ -14,6 +14,7 @@ from albert_tf.core import binaries, files, strict_json
 from albert_tf.core import config as config_lib
 
 RECORDS, RUN, ANSWERS = "records", "run", "answers.jsonl"
+SAVED_MODEL = "saved_model"
 MASKED_TEXTS = (
     "The default value is [MASK].",
     "Returns a [MASK] with the same type as the input.",
@@ -50,7 +51,7 @@ def make_stages(
         return os.path.join(output_dir, name)
 
     corpus, vocab, records = path("corpus.txt"), path("vocab.model"), path(RECORDS)
-    run, saved_model, answers = path(RUN), path("saved_model"), path(ANSWERS)
+    run, saved_model, answers = path(RUN), path(SAVED_MODEL), path(ANSWERS)
     recipe = f"--config={config_path}"
     return [
         Stage("corpus", corpus, ("data_prep.demo_corpus", f"--output={corpus}")),
@@ -135,17 +136,12 @@ def run_stages(output_dir: str, to_do: Sequence[Stage], recipe: str) -> dict[str
         else:
             if not stage.resumes:
                 _remove(stage.output)
-            print(
-                f"{title}: python -m {shlex.join(stage.command)}",
-                file=sys.stderr,
-                flush=True,
-            )
             done[stage.name] = state
             # So that a stage that is killed does not look outdated.
             files.write_json(path, done)
             started = time.monotonic()
             try:
-                run_stage(stage)
+                run_stage(stage, title)
                 state["done"] = True
             finally:
                 state["seconds"] += time.monotonic() - started
@@ -159,13 +155,15 @@ def _read_states(path: str) -> dict[str, Any]:
     return {name: dataclasses.asdict(state) for name, state in states.items()}
 
 
-def run_stage(stage: Stage) -> None:
-    """Runs the binary of one stage.
+def run_stage(stage: Stage, title: str) -> None:
+    """Prints the title and the command of one stage, and runs it.
 
     Raises:
       ValueError: it failed.
       SystemExit: it was asked to end, with its exit code.
     """
+    command = shlex.join(stage.command)
+    print(f"{title}: python -m {command}", file=sys.stderr, flush=True)
     if stage.name != "answers":
         _check(stage, binaries.run_attached(*stage.command))
         return

@@ -220,6 +220,14 @@ def device_kind(strategy: tf.distribute.Strategy) -> str:
     return device.rpartition("device:")[2].split(":")[0]
 
 
+def gpu_has_bfloat16() -> bool:
+    """Returns whether the first GPU multiplies in bfloat16."""
+    gpu = tf.config.list_physical_devices("GPU")[0]
+    details = tf.config.experimental.get_device_details(gpu)
+    # NVIDIA's from Ampere on.
+    return details.get("compute_capability", (0, 0)) >= (8, 0)
+
+
 def num_hosts(strategy: tf.distribute.Strategy) -> int:
     """Returns how many hosts read records, each its own shards."""
     if _is_tpu(strategy):

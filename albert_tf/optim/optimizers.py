@@ -259,13 +259,12 @@ class AdamW(tf_keras.optimizers.Optimizer):
             if not self.uses_trust_ratio(variable)
         )
         line = (
-            f"{self.name}: of {total:,} parameters {total - excluded:,} are decayed, "
-            f"{excluded:,} are not"
+            f"{self.name}: weight decay for {total - excluded:,} of {total:,} "
+            f"parameters, not for {excluded:,}"
         )
-        # Only LAMB has them.
-        return (
-            line if unadapted == total else f"{line}, {unadapted:,} have no trust ratio"
-        )
+        if unadapted == total:  # only LAMB has trust ratios
+            return line
+        return f"{line}; no trust ratio for {unadapted:,}"
 
     def describe_unreached(self, var_list) -> str:
         """Returns a line about the variables that no loss has reached; "" if none.

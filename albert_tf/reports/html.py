@@ -75,8 +75,8 @@ def describe_run(model_dir: str) -> str:
     """
     name, starts = provenance.name_of(model_dir), provenance.read_starts(model_dir)
     if not starts:
-        return f"Run {name}; its date and versions were not recorded."
-    text = f"Run {name}, begun {starts[0].date}"
+        return f"Run directory {name}; its date and versions were not recorded."
+    text = f"Run directory {name}, begun {starts[0].date}"
     if resumed := starts[1:]:
         times = "once" if len(resumed) == 1 else f"{len(resumed):,} times"
         text += f", resumed {times}, last {resumed[-1].date}"

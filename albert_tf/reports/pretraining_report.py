@@ -193,8 +193,23 @@ def _values(
         "margin": guard.MARGIN,
         "last_row": _last_row(rows),
         "counts": list(html.flatten(counts)),
-        "statistics": list(html.flatten(summary.get("data_statistics", {}))),
+        "statistics": list(html.flatten(_named_labels(summary, config))),
     }
+
+
+def _named_labels(
+    summary: Mapping[str, Any], config: config_lib.Config
+) -> dict[str, Any]:
+    """Returns the statistics of the records, with names instead of their labels."""
+    statistics = dict(summary.get("data_statistics", {}))
+    if not html.has(statistics.get("labels")):
+        return statistics
+    names = dict(enumerate(schema.PAIR_LABELS[config.data.pair_loss]))
+    names[schema.NO_LABEL] = "one segment"
+    by_label = {str(label): name for label, name in names.items()}
+    labels = statistics["labels"].items()
+    found = {by_label.get(label, label): number for label, number in labels}
+    return {**statistics, "labels": found}
 
 
 def _a_second(value: float) -> str:

@@ -42,9 +42,5 @@ def _check_float16(kind: str) -> str:
         )
     if kind == "CPU":
         return f"float16 is slow on a CPU: {_USE_BFLOAT16}"
-    details = tf.config.experimental.get_device_details(
-        tf.config.list_physical_devices("GPU")[0]
-    )
-    # NVIDIA's from Ampere on.
-    has_bfloat16 = details.get("compute_capability", (0, 0)) >= (8, 0)
+    has_bfloat16 = strategies.gpu_has_bfloat16()
     return f"this GPU has bfloat16: {_USE_BFLOAT16}" if has_bfloat16 else ""

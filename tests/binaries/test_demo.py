@@ -81,7 +81,11 @@ def test_interrupted_and_called_again_it_resumes_and_ends_with_report_and_summar
     )
     for stage in ("corpus", "vocabulary", "records"):
         assert f"{stage}: done before" in second.stdout
-    assert "report: " in second.stdout.splitlines()[-1]
+    *_, report, following = second.stdout.splitlines()
+    assert report.startswith("report: ")
+    command = "Next: python -m albert_tf.predict"
+    assert following.startswith(f"{command} --saved_model={output_dir}/saved_model ")
+    assert second.stdout.count("Next: ") == 1  # the stages suggest nothing
     assert (output_dir / "report" / "index.html").exists()
     summary = json.loads((output_dir / "summary.json").read_text())
     assert summary["steps"] == 60
@@ -141,7 +145,7 @@ def test_a_stage_that_was_killed_keeps_what_it_made_if_it_can_resume(tmp_path):
     for number, stage_script in enumerate((script, f"open({str(run / 'x')!r}, 'w')")):
         code = (
             "from albert_tf.demonstration import stages\n"
-            f"stages.run_stage = lambda stage: exec({stage_script!r})\n"
+            f"stages.run_stage = lambda stage, title: exec({stage_script!r})\n"
             f"stage = stages.Stage('train', {str(run)!r}, ('same',), resumes=True)\n"
             f"stages.run_stages({str(tmp_path)!r}, [stage], 'recipe')\n"
         )

@@ -56,6 +56,22 @@ def test_a_run_given_to_a_command_that_takes_an_export(capsys, arguments, words)
     assert "Did you mean: model_dir?" in found
 
 
+def test_a_setting_given_as_a_flag_is_answered_with_its_key(capsys):
+    assert _answer(capsys, pretrain, "--batch_size=8").startswith(
+        "error: there is no flag --batch_size. A setting is given as "
+        "--set train.batch_size=8"
+    )
+    found = _answer(capsys, pretrain, "--learning_rate", "0.1")
+    assert "--set optimizer.learning_rate=VALUE" in found
+
+
+def test_a_stage_of_another_binary_suggests_nothing(monkeypatch, capsys):
+    monkeypatch.setenv("ALBERT_TF_STAGE", "1")
+    assert cli.next_export("run") == cli.next_command("albert_tf.report") == ""
+    cli.print_next("albert_tf.report", "run")
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize(
     ("model_dir", "words"),
     [

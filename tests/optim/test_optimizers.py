@@ -306,15 +306,15 @@ def test_only_matrices_are_decayed_in_the_model():
     assert {v.shape.rank for v in excluded} == {1}
     numbers = [sum(v.shape.num_elements() for v in vs) for vs in (decayed, excluded)]
     assert adam.describe(model.trainable_variables) == (
-        f"lamb: of {sum(numbers):,} parameters {numbers[0]:,} are decayed, "
-        f"{numbers[1]:,} are not, {numbers[1]:,} have no trust ratio"
+        f"lamb: weight decay for {numbers[0]:,} of {sum(numbers):,} parameters, "
+        f"not for {numbers[1]:,}; no trust ratio for {numbers[1]:,}"
     )
     settings = config.Config(optimizer=config.OptimizerConfig(name="adamw")).optimizer
     adamw = optimizers.create(settings, 4000)
     adamw.build(model.trainable_variables)
     assert adamw.describe(model.trainable_variables) == (
-        f"adamw: of {sum(numbers):,} parameters {numbers[0]:,} are decayed, "
-        f"{numbers[1]:,} are not"
+        f"adamw: weight decay for {numbers[0]:,} of {sum(numbers):,} parameters, "
+        f"not for {numbers[1]:,}"
     )
 
 

@@ -75,7 +75,7 @@ def test_curves_scores_and_differing_settings_of_pre_trainings(tmp_path, monkeyp
     assert "<strong>75.0%</strong>" in page  # the accuracy at the lowest loss
     text = _text(tmp_path / "out" / "index.html")
     assert "setting slow fast optimizer.learning_rate 0.25 0.5 Settings in" in text
-    assert "Run slow; its date and versions were not recorded." in text
+    assert "Run directory slow; its date and versions were not recorded." in text
 
 
 def test_runs_of_other_records_are_not_ranked(tmp_path, monkeypatch):

@@ -106,7 +106,8 @@ def mrpc(mrpc_folder):
 
 def test_page_says_what_was_learnt_and_what_came_of_it(mrpc):
     assert (
-        "ALBERT fine-tuned on MRPC Run run; its date and versions were not recorded. "
+        "ALBERT fine-tuned on MRPC Run directory run; its date and versions were not "
+        "recorded. "
         "An ALBERT of 5 layers (hidden size 240) learnt MRPC "
         "in 800 steps of 33 examples, from 3,668 training examples. It began with the "
         "weights of another run. The checkpoint of step 600 is the one scored. 60.3 "
@@ -159,7 +160,7 @@ def test_settings_name_what_the_run_began_with_and_left_out(mrpc):
 def test_the_page_names_the_run_its_date_and_versions(tmp_path):
     folder = tmp_path / "graded"
     page = _run(folder, "mrpc", sample_runs.MRPC_ANSWERS, labels=["0", "1"])
-    assert "Run graded; its date and versions were not recorded." in page.text
+    assert "Run directory graded; its date and versions were not recorded." in page.text
     start = {
         "date": "2026-11-03 09:05 UTC",
         "versions": {"albert_tf": "0.1", "tensorflow": "2.20.0"},
@@ -167,8 +168,8 @@ def test_the_page_names_the_run_its_date_and_versions(tmp_path):
     }
     (folder / "provenance.json").write_text(json.dumps([start]))
     assert (
-        "Run graded, begun 2026-11-03 09:05 UTC; albert_tf 0.1, tensorflow 2.20.0."
-        in _report(folder).text
+        "Run directory graded, begun 2026-11-03 09:05 UTC; albert_tf 0.1, tensorflow "
+        "2.20.0." in _report(folder).text
     )
 
 

@@ -60,6 +60,7 @@ SUMMARY = {
         "masked_rate": 0.147088,
         "mean_length": 91.7453,
         "drawn_ngram_lengths": {"1": 6000, "2": 3000, "3": 1000},
+        "labels": {"-1": 800, "0": 150, "1": 50},
     },
 }
 TRAIN_EXTRA = {"gradient_norm": 1.5, "learning_rate": 0.001, "tokens_per_second": 1e4}
@@ -186,6 +187,7 @@ def test_page_shows_counts_times_statistics_answers_and_configuration(page):
     assert "masked rate 14.71%" in text
     assert "mean length 91.75" in text
     assert "drawn ngram lengths 1: 6,000 (60.0%); 2: 3,000 (30.0%); 3: 1,000" in text
+    assert "one segment: 800 (80.0%); in order: 150 (15.0%); swapped: 50" in text
     assert "Return the [MASK] of <b>it</b>. size 61.2%" in text
     assert '"batch_size": 33' in text
 
@@ -362,7 +364,7 @@ def test_the_page_names_the_run_its_date_and_versions(tmp_path):
     _make_run(tmp_path / "first")
     _main(tmp_path / "first")
     page = _read(tmp_path / "first" / "report").text
-    assert "Run first; its date and versions were not recorded." in page
+    assert "Run directory first; its date and versions were not recorded." in page
     starts = [
         {"date": "2026-11-03 09:05 UTC", "versions": {"albert_tf": "0.1"}, "step": 0},
         {"date": "2026-11-04 10:06 UTC", "versions": {"albert_tf": "0.2"}, "step": 35},
@@ -370,8 +372,8 @@ def test_the_page_names_the_run_its_date_and_versions(tmp_path):
     (tmp_path / "first" / "provenance.json").write_text(json.dumps(starts))
     _main(tmp_path / "first")
     assert (
-        "Run first, begun 2026-11-03 09:05 UTC, resumed once, last 2026-11-04 10:06 "
-        "UTC; albert_tf 0.1; then albert_tf 0.2."
+        "Run directory first, begun 2026-11-03 09:05 UTC, resumed once, last 2026-11-04 "
+        "10:06 UTC; albert_tf 0.1; then albert_tf 0.2."
         in _read(tmp_path / "first" / "report").text
     )
 

@@ -109,13 +109,17 @@ def test_same_input_and_flags_give_the_same_bytes(corpus, tmp_path, capsys):
     assert sha256(tmp_path / "1/vocab.model") in said
     last = said.splitlines()[-1]
     assert last.startswith("Next: python -m data_prep.create_pretraining_data --input=")
-    assert f"--vocab_model={tmp_path}/7/vocab.model --config=RECIPE" in last
+    flags = f"--vocab_model={tmp_path}/7/vocab.model --config=RECIPE --set=model.vocab"
+    assert f"{flags}_size=60 --output_dir=records" in last
     assert len(os.listdir(tmp_path / "1")) == 3
 
 
 @pytest.mark.parametrize(
     ("vocab_size", "recipe"),
-    [(30000, "albert_base"), (8000, "RECIPE")],
+    [
+        (30000, ["--config=albert_base"]),
+        (8000, ["--config=RECIPE", "--set=model.vocab_size=8000"]),
+    ],
 )
 def test_the_recipe_that_follows_has_a_vocabulary_of_that_size(vocab_size, recipe):
     assert train_vocab._recipe(vocab_size) == recipe
