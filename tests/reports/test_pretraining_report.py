@@ -372,8 +372,8 @@ def test_the_page_names_the_run_its_date_and_versions(tmp_path):
     (tmp_path / "first" / "provenance.json").write_text(json.dumps(starts))
     _main(tmp_path / "first")
     assert (
-        "Run directory first, begun 2026-11-03 09:05 UTC, resumed once, last 2026-11-04 "
-        "10:06 UTC; albert_tf 0.1; then albert_tf 0.2."
+        "Run directory first, begun 2026-11-03 09:05 UTC, resumed once, last "
+        "2026-11-04 10:06 UTC; albert_tf 0.1; then albert_tf 0.2."
         in _read(tmp_path / "first" / "report").text
     )
 
