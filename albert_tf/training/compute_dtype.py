@@ -26,7 +26,7 @@ def check(dtype: str, strategy: tf.distribute.Strategy) -> str:
         # Where the instructions are not known, nothing is said.
         if observed.instructions and not observed.fast_bfloat16:
             return (
-                "bfloat16 is slow on this CPU, which converts it to float32: "
+                "bfloat16 is slower than float32 on this CPU, which converts it: "
                 f"{_USE_FLOAT32}"
             )
     if dtype == loss_scale.DTYPE:

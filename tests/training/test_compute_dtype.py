@@ -28,7 +28,7 @@ def test_nothing_is_said_of_bfloat16_where_it_is_fast_or_not_known(
 def test_a_cpu_that_converts_bfloat16_is_named(monkeypatch):
     said = _say(monkeypatch, "bfloat16", "avx avx2 fma avx512f")
     assert said == (
-        "bfloat16 is slow on this CPU, which converts it to float32: use "
+        "bfloat16 is slower than float32 on this CPU, which converts it: use "
         "train.compute_dtype=float32"
     )
     assert _say(monkeypatch, "float32", "avx avx2 fma avx512f") == ""
