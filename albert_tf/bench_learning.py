@@ -7,7 +7,7 @@ Both train a model of the same sizes on the same batches, in turns, for the last
 minutes each; before that PyTorch's fastest form and its best learning rate are found.
 To use the machine in between, make a file OUTPUT_DIR/hold: no turn begins until it is
 removed.
-The records have one sequence in a row: make them with --set data.pack_sequences=0.
+The records have one sequence per row: make them with --set data.pack_sequences=0.
 PyTorch is installed into an environment below build/ by the first run.
 """
 
@@ -34,7 +34,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_multi_string(
         "set", [], "Changes one setting: key.sub=value. Repeatable.", values
     )
-    flags.DEFINE_string("data_dir", None, "Records, one sequence in a row.", values)
+    flags.DEFINE_string("data_dir", None, "Records, one sequence per row.", values)
     flags.DEFINE_string("output_dir", output_dir, "New: runs and results.", values)
     flags.DEFINE_list("minutes", ["10", "20", "40", "60"], minutes, values)
     flags.DEFINE_list("rates", ["2.5e-4", "5e-4", "1e-3"], rates, values)

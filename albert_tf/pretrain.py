@@ -131,7 +131,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     if best:
         score = f"Best {name} {best['metric']:.4f}, at step {best['step']:,}. "
     command = cli.next_export(model_dir)
-    print(f"{model_dir} is complete. {score}{command}")
+    print(f"{model_dir} is complete. {score}{command}".rstrip())
 
 
 if __name__ == "__main__":

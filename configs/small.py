@@ -11,7 +11,8 @@ python -m albert_tf.pretrain --config=configs/small.py --data_dir=records \
 18,000 steps of 4,096 tokens, one to two hours on two cores that multiply in
 bfloat16. In the first stage all masked tokens become [MASK], so that [CLS]
 depends on the text. These steps were run with the paper's masks in all stages
-(BLiMP 62.3%, Zorro 67.4%), and twice each stage as it is here (63.2%, 65.4%).
+(BLiMP 62.3%, Zorro 67.4%), and twice each stage as it is here (63.1%, 66.2% on
+the same pairs).
 How these settings were found: docs/experiments.md.
 """
 

@@ -1,6 +1,7 @@
 """Reads the command line: help, settings of the recipe, and errors of flags."""
 
 import difflib
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
@@ -128,11 +129,12 @@ def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
                 "error: there is no flag --model_dir; this command takes an exported "
                 f"model, as --saved_model. Export the run first: {command}"
             )
-        if "set" in flag_values and (keys := _settings_named(error.flagname)):
+        # Of settings of two sections a binary may read only one.
+        if "set" in flag_values and len(keys := _settings_named(error.flagname)) == 1:
             value = error.flagvalue.partition("=")[2] or "VALUE"
             return (
                 f"error: there is no flag --{error.flagname}. A setting is given as "
-                f"{' or '.join(f'--set {key}={value}' for key in keys)}"
+                f"{shlex.join(['--set', f'{keys[0]}={value}'])}"
             )
         error = _with_own_flags(error, flag_values)
     missing = {}

@@ -2,7 +2,7 @@
 
 A kernel may call kernels of other files. To decide whether cached code is still valid,
 Numba only checks the kernel's own file, so the name of the cache directory is made from
-the sources of all kernels, and from their place, by which Numba finds what it cached.
+the sources of all kernels, and from their path, which Numba's cache depends on.
 """
 
 import contextlib
@@ -51,14 +51,14 @@ def first_use(name: str) -> Iterator[None]:
         if os.path.exists(path):
             fcntl.flock(lock, fcntl.LOCK_UN)
         else:
-            print(f"{name}: compiling, once on this machine", file=sys.stderr)
+            print(f"{name}: compiling, once for this copy", file=sys.stderr)
         yield
     with open(path, "wb"):
         pass
 
 
 def _kernels_digest() -> str:
-    """Returns the SHA-256 of all files that define kernels, and of their place."""
+    """Returns the SHA-256 of all files that define kernels, and of their path."""
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     digest = hashlib.sha256(os.fsencode(root))
     for package in _PACKAGES:

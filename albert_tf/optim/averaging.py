@@ -15,8 +15,8 @@ class MovingAverage:
     `1 - min(decay, (1 + t) / (10 + t))` of the way to the weights. This is
     `tf.train.ExponentialMovingAverage` with `num_updates`: the averages start at the
     initial weights, whose share is a tenth after the first step and soon nothing, so
-    that they need no correction of a bias. In a branch with records of its own, `t` is
-    counted from the step where it begins.
+    that they need no correction of a bias. In a branch that reads its records from
+    their beginning, `t` is counted from the step where that is.
 
     Attributes:
       tree: the averages under the names that their variables have in the model, as a
@@ -54,7 +54,8 @@ class MovingAverage:
           num_taken: float32 scalar, how many earlier steps were taken.
           is_skipped: bool scalar, whether this step is skipped.
         """
-        # Skipped steps before a branch are not known, so it may count from below 0.
+        # How many steps were skipped before a branch is not known: `t` stays 0 for as
+        # many steps.
         num_averaged = tf.maximum(num_taken - self._first_step, 0.0)
         # 1 - (1 + t) / (10 + t) is 9 / (10 + t).
         rate = tf.maximum(1.0 - self._decay, 9.0 / (10.0 + num_averaged))

@@ -70,7 +70,7 @@ def of_stuck_loss(
         *_initialization(config),
         *_masking(stage),
     ]
-    tokens = _tokens_so_far(config, step - first_step)
+    tokens = _tokens_so_far(stage, step - first_step)
     weak = [
         *tokens,
         *_length(stage),
@@ -219,13 +219,15 @@ def _masking(stage: stages_lib.Stage) -> list[Cause]:
     return [Cause(f"a share of {rate:g} of the tokens is masked", advice)]
 
 
-def _tokens_so_far(config: config_lib.Config, num_steps: int) -> list[Cause]:
+def _tokens_so_far(stage: stages_lib.Stage, num_steps: int) -> list[Cause]:
+    config = stage.config
     per_step = tokens_a_step(config)
     if num_steps * per_step > _FEW_TOKENS:
         return []
     text = f"few tokens so far, {num_steps * per_step / 1e6:.3g} M"
     if config.train.num_steps * per_step < _FEW_TOKENS:
-        return [Cause(text, "more steps (train.num_steps)")]
+        keys = dict.fromkeys(["train.num_steps", f"{stage.prefix}.num_steps"])
+        return [Cause(text, f"more steps ({' and '.join(keys)})")]
     return [Cause(text, "patience")]
 
 

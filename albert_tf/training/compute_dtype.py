@@ -21,17 +21,17 @@ def check(dtype: str, strategy: tf.distribute.Strategy) -> str:
       ValueError: it is float16 on TPUs.
     """
     kind = strategies.device_kind(strategy)
-    if dtype == "bfloat16" and kind == "CPU":
-        observed = cpu.observe()
-        # Where the instructions are not known, nothing is said.
-        if observed.instructions and not observed.fast_bfloat16:
-            return (
-                "bfloat16 is slower than float32 on this CPU, which converts it: "
-                f"{_USE_FLOAT32}"
-            )
+    if dtype == "bfloat16" and kind == "CPU" and _converts_bfloat16():
+        return f"bfloat16 is not faster than float32 on this CPU: {_USE_FLOAT32}"
     if dtype == loss_scale.DTYPE:
         return _check_float16(kind)
     return ""
+
+
+def _converts_bfloat16() -> bool:
+    """Returns whether this CPU is known to have no instructions for bfloat16."""
+    observed = cpu.observe()
+    return bool(observed.instructions) and not observed.fast_bfloat16
 
 
 def _check_float16(kind: str) -> str:
@@ -41,6 +41,7 @@ def _check_float16(kind: str) -> str:
             f"bfloat16: {_USE_BFLOAT16}"
         )
     if kind == "CPU":
-        return f"float16 is slow on a CPU: {_USE_BFLOAT16}"
+        advice = _USE_FLOAT32 if _converts_bfloat16() else _USE_BFLOAT16
+        return f"float16 is slow on a CPU: {advice}"
     has_bfloat16 = strategies.gpu_has_bfloat16()
     return f"this GPU has bfloat16: {_USE_BFLOAT16}" if has_bfloat16 else ""

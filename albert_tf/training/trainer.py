@@ -220,6 +220,8 @@ class Trainer:
                 )
             if branch:
                 self.average.count_from(branch.records_begin_at)
+                if branch.restarts_records and self.restored_step is None:
+                    notes.append("branch: the average of the weights starts again")
         num_steps = self.config.train.num_steps
         if self.step > num_steps:
             raise ValueError(
@@ -245,7 +247,7 @@ class Trainer:
         if branch.restarts_records:
             self.state.restart(self.step, self._num_streams)
             if self.average is not None:
-                # Else it would be that of the old records for many steps.
+                # Else it would be that of the other records for many steps.
                 self.average.restart()
 
     def make_train_step(self) -> Callable[..., train_step.Scalars]:

@@ -63,6 +63,10 @@ def test_a_setting_given_as_a_flag_is_answered_with_its_key(capsys):
     )
     found = _answer(capsys, pretrain, "--learning_rate", "0.1")
     assert "--set optimizer.learning_rate=VALUE" in found
+    found = _answer(capsys, pretrain, "--stages=[{'num_steps': 1}]")
+    assert """--set 'train.stages=[{'"'"'num_steps'"'"': 1}]'""" in found
+    # task.max_seq_length is another one.
+    assert "--set" not in _answer(capsys, pretrain, "--max_seq_length=64")
 
 
 def test_a_stage_of_another_binary_suggests_nothing(monkeypatch, capsys):

@@ -411,3 +411,20 @@ def test_the_guard_raises_no_alarm_on_the_runs_of_the_small_recipe(name):
     # Not because nothing is judged: a model that only knows the token frequencies.
     stuck = [{**row, "mlm_loss": max(row["mlm_loss"], _ENTROPY)} for row in rows]
     assert "no progress" in guard.find_alarm(stuck, stages[-1], manifest).line
+
+
+def test_the_times_without_bfloat16_are_those_of_the_figures():
+    found = _read("without_bfloat16.json")
+    start = " ".join((DOCS / "start.md").read_text().split())
+    rates = found["small_recipe"]["steps_per_second"]
+    assert (
+        f"a step took {1 / rates['float32']:.1f} s in float32 and "
+        f"{1 / rates['bfloat16']:.1f} s in bfloat16: five and a half hours, and seven ("
+    ) in start
+    hours = [18_000 / rate / 3600 for rate in rates.values()]
+    assert hours == pytest.approx([5.5, 7.0], abs=0.25)
+    minutes = found["demonstration"]["seconds"] / 60
+    assert minutes == pytest.approx(14, abs=1)
+    readme = (project_files.ROOT / "README.md").read_text()
+    for page in (start, " ".join(readme.split())):
+        assert "with AVX-512, or about fourteen without" in page

@@ -28,10 +28,27 @@ def test_nothing_is_said_of_bfloat16_where_it_is_fast_or_not_known(
 def test_a_cpu_that_converts_bfloat16_is_named(monkeypatch):
     said = _say(monkeypatch, "bfloat16", "avx avx2 fma avx512f")
     assert said == (
-        "bfloat16 is slower than float32 on this CPU, which converts it: use "
+        "bfloat16 is not faster than float32 on this CPU: use "
         "train.compute_dtype=float32"
     )
     assert _say(monkeypatch, "float32", "avx avx2 fma avx512f") == ""
+
+
+def test_the_advice_against_float16_fits_the_cpu(monkeypatch):
+    slow = "float16 is slow on a CPU: use train.compute_dtype="
+    assert _say(monkeypatch, "float16", "avx avx2") == f"{slow}float32"
+    assert _say(monkeypatch, "float16", "avx512_bf16").startswith(f"{slow}bfloat16,")
+
+
+@pytest.mark.parametrize(
+    ("has_bfloat16", "said"), [(True, "has bfloat16"), (False, "")]
+)
+def test_a_gpu_with_bfloat16_is_named_for_float16_only(monkeypatch, has_bfloat16, said):
+    monkeypatch.setattr(strategies, "device_kind", lambda strategy: "GPU")
+    monkeypatch.setattr(strategies, "gpu_has_bfloat16", lambda: has_bfloat16)
+    found = compute_dtype.check("float16", None)
+    assert said in found and bool(found) == has_bfloat16
+    assert compute_dtype.check("bfloat16", None) == ""
 
 
 def test_a_tpu_multiplies_in_bfloat16_and_refuses_float16(monkeypatch):
