@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import evaluate, export, finetune, predict
+from albert_tf.diagnostics import cpu
 from albert_tf.inference import openvino_model, saved_model
 from albert_tf.serving import export as export_lib
 from albert_tf.serving import load
@@ -157,11 +158,18 @@ def test_a_lower_precision_is_computed_and_recorded(run, tmp_path, found, bfloat
         other = saved_model.load(str(folder))
         assert other.encoder.settings.precision == dtype
         difference = np.abs(_encoded(other) - exact).mean()
-        assert 0 < difference < 0.25 * np.abs(exact).mean(), dtype
+        if dtype == "bfloat16" and not cpu.observe().fast_bfloat16:
+            assert difference == 0.0  # OpenVINO computes in float32 there
+        else:
+            assert 0 < difference < 0.25 * np.abs(exact).mean(), dtype
         sizes[dtype] = (folder / "openvino" / "encoder.bin").stat().st_size
     assert sizes["int8"] < sizes["bfloat16"]
 
 
+@pytest.mark.skipif(
+    not cpu.observe().fast_bfloat16,
+    reason="this CPU has no bfloat16, so OpenVINO computes in float32",
+)
 def test_bfloat16_rounds_as_a_saved_model_does(run, tmp_path, found, bfloat16_dir):
     arguments = f"--model_dir={run}", f"--output_dir={tmp_path / 'saved'}"
     binaries.run(export, *arguments, "--compute_dtype=bfloat16")
@@ -220,8 +228,9 @@ def test_a_split_is_scored_as_by_the_checkpoint(tuned, tmp_path, precision):
     difference = np.abs(found - logits).mean()
     if precision == "float32":
         assert difference < 1e-5
-    else:  # measured: 3e-4, with logits of 1.8
-        assert 1e-5 < difference < 0.01
+    else:  # measured, with logits of 1.8: 3e-4, and 0.014 on a CPU without VNNI
+        has_vnni = {"avx512_vnni", "avx_vnni"} & cpu.observe().instructions
+        assert 1e-5 < difference < (0.01 if has_vnni else 0.03)
 
 
 @pytest.mark.parametrize(
