@@ -180,12 +180,14 @@ def test_other_records_are_read_from_their_beginning(whole, tmp_path, capsys, co
     assert counting == [0, 0, 4]
 
 
-def test_with_other_records_the_average_starts_again(whole, tmp_path):
+def test_with_other_records_the_average_starts_again(whole, tmp_path, capsys):
     own = small_run.write_records(tmp_path, *SETTINGS, "data.seed=7")
     branch = tmp_path / "branch"
     every = ("train.save_every_steps=1", "train.keep_checkpoints=9")
     settings = (*every, "train.num_steps=16")
     _train(own, branch, *settings, branch_from=whole)
+    noted = "branch: the average of the weights starts again"
+    assert noted in capsys.readouterr().err
     by_step = {
         step: processes.variables(f"{branch}/model.ckpt-{step}")
         for step in range(12, 17)
@@ -206,6 +208,7 @@ def test_with_other_records_the_average_starts_again(whole, tmp_path):
         (branch / f"model.ckpt-{step}.index").unlink()
     (branch / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-13"\n')
     _train(own, branch, *settings)
+    assert noted not in capsys.readouterr().err
     assert processes.largest_difference(by_step[16], processes.variables(branch)) == 0.0
 
 

@@ -296,6 +296,7 @@ def test_the_advice_names_the_settings_of_the_stage():
     ]
     assert "--set train.stages.1.masked_lm_rate=0.15" in by_stage[0]
     assert "--set train.stages.2.batch_size=22" in by_stage[1]
+    assert "more steps (train.num_steps and train.stages.2.num_steps)" in by_stage[1]
     # Static masks are those of the records.
     static = causes.of_stuck_loss(_stage(masks), _manifest(), 1200)
     assert "records with --set data.masked_lm_rate=0.15" in [c.advice for c in static]
