@@ -423,8 +423,8 @@ def test_the_times_without_bfloat16_are_those_of_the_figures():
     ) in start
     hours = [18_000 / rate / 3600 for rate in rates.values()]
     assert hours == pytest.approx([5.5, 7.0], abs=0.25)
-    minutes = found["demonstration"]["seconds"] / 60
-    assert minutes == pytest.approx(14, abs=1)
+    minutes = [seconds / 60 for seconds in found["demonstration"]["seconds"]]
+    assert minutes == pytest.approx([10, 14], abs=0.6)
     readme = (project_files.ROOT / "README.md").read_text()
     for page in (start, " ".join(readme.split())):
-        assert "with AVX-512, or about fourteen without" in page
+        assert "with AVX-512, or ten to fourteen without" in page
