@@ -68,6 +68,14 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "With --notrain only the tables of what was measured before are written.",
         flag_values,
     )
+    flags.DEFINE_integer(
+        "num_parallel",
+        1,
+        "Trainings at the same time, each on its share of the CPU's cores. With 1 each "
+        "has all cores, and its output is shown.",
+        1,
+        flag_values=flag_values,
+    )
     flags.DEFINE_multi_string(
         "set",
         [],
@@ -115,6 +123,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             tuple(map(os.path.abspath, flag_values.other_input)),
             flag_values.blimp_dir and os.path.abspath(flag_values.blimp_dir),
             flag_values.glue_dir and os.path.abspath(flag_values.glue_dir),
+            flag_values.num_parallel,
         )
         run = runner.Runner([maker.make(name) for name in names], budget, options)
         failed = run.run() if flag_values.train else []

@@ -6,7 +6,8 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -15,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESUMABLE = (os.EX_TEMPFAIL, 130, -signal.SIGTERM)
 # The environment variable of a process that is a stage of another binary.
 _STAGE = "ALBERT_TF_STAGE"
+_POLL_SECONDS = 0.1
 
 
 def environment() -> dict[str, str]:
@@ -70,22 +72,63 @@ def run_attached(module: str, *arguments: str, stdout: IO[bytes] | None = None) 
     Returns:
       Its exit code.
     """
-    process = subprocess.Popen(
+    process = start(module, *arguments, stdout=stdout)
+    wait_for_any([process])
+    return process.returncode
+
+
+def start(
+    module: str,
+    *arguments: str,
+    stdout: IO[bytes] | None = None,
+    stderr: IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts `python -m module` as a stage of this process.
+
+    Args:
+      module: such as albert_tf.pretrain.
+      *arguments: its flags.
+      stdout: file for what it prints; None means the output of this process.
+      stderr: the same for its errors and progress.
+    """
+    return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         env={**environment(), _STAGE: "1"},
         stdout=stdout,
+        stderr=stderr,
     )
-    with _passing_on_sigterm(process):
+
+
+def wait_for_any(processes: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Waits until one of several processes has ended.
+
+    All get the SIGTERM and Ctrl-C that this process gets, and it waits on, until one
+    has saved and ended.
+
+    Args:
+      processes: at least one; their `returncode` tells whether they ended.
+
+    Returns:
+      The index of the first one that ended.
+    """
+    with _passing_on_sigterm(processes):
         while True:
             try:
-                return process.wait()
+                for index, process in enumerate(processes):
+                    if process.poll() is not None:
+                        return index
+                time.sleep(_POLL_SECONDS)
             except KeyboardInterrupt:
-                continue  # the terminal sends it to both
+                continue  # the terminal sends it to all
 
 
 @contextlib.contextmanager
-def _passing_on_sigterm(process: subprocess.Popen) -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+def _passing_on_sigterm(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    def pass_on(*_: object) -> None:
+        for process in processes:
+            process.terminate()
+
+    before = signal.signal(signal.SIGTERM, pass_on)
     try:
         yield
     finally:

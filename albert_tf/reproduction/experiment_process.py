@@ -26,6 +26,9 @@ def main(argv: Sequence[str]) -> None:
     """Runs the request that the first argument names."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     request = strict_json.load(argv[1])
+    if cores := request.get("cores"):
+        # Before TensorFlow is loaded, which makes as many threads as there are cores.
+        os.sched_setaffinity(0, cores)
     with cli.user_errors():
         # Imported here: TensorFlow's own lines are off by now.
         from albert_tf.reproduction import measuring

@@ -8,6 +8,7 @@ import dataclasses
 import glob
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from albert_tf.core import binaries, config_io, files, strict_json
 from albert_tf.data import schema
 from albert_tf.reproduction import budgets, experiments, results
+from albert_tf.reproduction import schedule as schedule_lib
 from albert_tf.reproduction import tables as tables_lib
 
 MEASURES_FILE = "measures.json"
@@ -48,6 +50,7 @@ class Options:
       other_inputs: of the other text; empty for the demonstration's text.
       blimp_dir: BLiMP as published; empty: no probes.
       glue_dir: GLUE's directory with SST-2; empty: no fine-tuning.
+      num_parallel: trainings at the same time, each on its share of the cores.
     """
 
     output_dir: str
@@ -56,10 +59,28 @@ class Options:
     other_inputs: tuple[str, ...] = ()
     blimp_dir: str = ""
     glue_dir: str = ""
+    num_parallel: int = 1
 
     def patterns(self, text: str) -> tuple[str, ...]:
         """Returns the patterns of one of the texts."""
         return self.inputs if text == experiments.MAIN else self.other_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class _Process:
+    """A training that runs.
+
+    Attributes:
+      training: what it trains.
+      share: the number of its share of the cores.
+      process: its process.
+      log_path: file of its output; empty: the output of this process.
+    """
+
+    training: schedule_lib.Training
+    share: int
+    process: subprocess.Popen[bytes]
+    log_path: str = ""
 
 
 class Runner:
@@ -116,33 +137,65 @@ class Runner:
         os.makedirs(self._options.output_dir, exist_ok=True)
         self._make_data()
         self._find_numbers_of_steps()
-        seeds = range(1, 1 + self._budget.num_seeds)
-        total = sum(len(self._to_train(seed)) for seed in seeds)
-        number, failed = 0, []
         # All tables have one seed before any has two.
-        for seed in seeds:
-            without: set[str] = set()
-            for experiment in self._to_train(seed):
-                number += 1
-                print(f"[{number}/{total}] {experiment.name}, seed {seed}", flush=True)
-                if experiment.start and experiment.start.name in without:
-                    print(f"left out: {experiment.start.name} failed", file=sys.stderr)
-                elif self._train(experiment, seed):
-                    continue
-                without.add(experiment.name)
-            failed += [f"{name} (seed {seed})" for name in sorted(without)]
-            self._remove_checkpoints(seed)
-        return failed
+        schedule = schedule_lib.Schedule(
+            schedule_lib.Training(experiment, seed)
+            for seed in range(1, 1 + self._budget.num_seeds)
+            for experiment in self._to_train(seed)
+        )
+        self._run_all(schedule)
+        failed = [(one.seed, one.experiment.name) for one in schedule.failed]
+        return [f"{name} (seed {seed})" for seed, name in sorted(failed)]
 
-    def _train(self, experiment: experiments.Experiment, seed: int) -> bool:
-        """Trains and measures an experiment; returns whether that succeeded."""
+    def _run_all(self, schedule: schedule_lib.Schedule) -> None:
+        """Trains and measures all of a schedule, some at the same time."""
+        free = list(range(self._options.num_parallel))
+        running: list[_Process] = []
+        total = schedule.num_waiting()
+        while True:
+            while free and (training := schedule.take()):
+                number = total - schedule.num_waiting()
+                running.append(self._start(training, free.pop(0), f"{number}/{total}"))
+            if not running:
+                return
+            index = binaries.wait_for_any([one.process for one in running])
+            ended = running.pop(index)
+            free.append(ended.share)
+            if ended.process.returncode in binaries.RESUMABLE:
+                _end_all(one.process for one in running)
+            training = ended.training
+            for lost in schedule.end(training, self._end(ended)):
+                name = training.experiment.name
+                print(f"{lost.label}: left out, {name} failed", file=sys.stderr)
+            if not schedule.has_seed(training.seed):
+                self._remove_checkpoints(training.seed)
+
+    def _start(
+        self, training: schedule_lib.Training, share: int, number: str
+    ) -> "_Process":
+        """Starts the process that trains and measures one."""
+        request = self._request(training)
+        request["cores"] = _cores(share, self._options.num_parallel)
+        path = _write_request(request)
+        print(f"[{number}] {training.label}", flush=True)
+        if self._options.num_parallel == 1:
+            return _Process(training, share, binaries.start(_PROCESS, path))
+        log_path = f"{request['run_dir']}.log"
+        with open(log_path, "ab") as log:
+            process = binaries.start(_PROCESS, path, stdout=log, stderr=log)
+        return _Process(training, share, process, log_path)
+
+    def _end(self, ended: "_Process") -> bool:
+        """Records what a process measured; returns whether it succeeded."""
+        training = ended.training
         try:
-            values = self._measure(experiment, seed)
+            _check(_PROCESS, ended.process.returncode, ended.log_path)
+            values = _read_answer(self._run_dir(training))
         except ValueError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {training.label}: {error}", file=sys.stderr)
             return False
-        if experiment.name in self._rows:
-            self._record(experiment, seed, values)
+        if training.experiment.name in self._rows:
+            self._record(training.experiment, training.seed, values)
         return True
 
     def _find_numbers_of_steps(self) -> None:
@@ -154,25 +207,18 @@ class Runner:
         ]
         if not timed:
             return
+        run_dir = self._path("runs", "timing")
         request = {
             "configs": {one.name: config_io.to_dict(one.config) for one in timed},
             "records_dir": self._path("records"),
-            "run_dir": self._path("runs", "timing"),
+            "run_dir": run_dir,
         }
-        step_seconds = self._ask(request)
+        _run(_PROCESS, _write_request(request))
+        step_seconds = _read_answer(run_dir)
         for one in timed:
             num_steps = max(1, round(one.seconds / step_seconds[one.name]))
             self._entry(one)["num_steps"] = num_steps
         files.write_json(self._options.measures_path, self._measures)
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Returns what an experiment's process answers."""
-        run_dir = request["run_dir"]
-        os.makedirs(os.path.dirname(run_dir), exist_ok=True)
-        path = f"{run_dir}-request.json"
-        files.write_json(path, request)
-        _run(_PROCESS, path)
-        return strict_json.load_object(f"{run_dir}.json", lenient=True)
 
     def _pending(self, seed: int) -> list[experiments.Experiment]:
         return [
@@ -186,33 +232,36 @@ class Runner:
         """Returns what is to be trained: what is pending, and what it starts from."""
         return experiments.in_order(self._pending(seed))
 
-    def _measure(self, experiment: experiments.Experiment, seed: int) -> dict[str, Any]:
-        run_dir = self._path("runs", f"seed-{seed}", experiment.name)
+    def _run_dir(self, training: schedule_lib.Training) -> str:
+        name = training.experiment.name
+        return self._path("runs", f"seed-{training.seed}", name)
+
+    def _request(self, training: schedule_lib.Training) -> dict[str, Any]:
+        """Returns what the process of a training is asked for."""
+        experiment, run_dir = training.experiment, self._run_dir(training)
         if _lost_its_checkpoints(run_dir):
             shutil.rmtree(run_dir)
-        config = experiment.with_seed(seed)
+        config = experiment.with_seed(training.seed)
         if experiment.seconds:
             num_steps = self._entry(experiment)["num_steps"]
             config = experiments.with_num_steps(config, num_steps)
         keys = self._rows.get(experiment.name, set())
         start = experiment.start
-        return self._ask(
-            {
-                "config": config_io.to_dict(config),
-                "records_dir": self._path("records"),
-                "run_dir": run_dir,
-                "start": start and os.path.join(os.path.dirname(run_dir), start.name),
-                "start_as": experiment.start_as,
-                "evaluated_on": {
-                    prefix: [*experiments.records_of((one,)), "train.eval_batches=0"]
-                    for prefix, one in experiment.evaluated_on
-                },
-                "blimp_dir": self._options.blimp_dir if "blimp" in keys else "",
-                "blimp_pairs": self._budget.blimp_pairs,
-                "tasks": self._tasks() if _TASK in keys else {},
-                "cache_dir": self._path("features"),
-            }
-        )
+        return {
+            "config": config_io.to_dict(config),
+            "records_dir": self._path("records"),
+            "run_dir": run_dir,
+            "start": start and os.path.join(os.path.dirname(run_dir), start.name),
+            "start_as": experiment.start_as,
+            "evaluated_on": {
+                prefix: [*experiments.records_of((one,)), "train.eval_batches=0"]
+                for prefix, one in experiment.evaluated_on
+            },
+            "blimp_dir": self._options.blimp_dir if "blimp" in keys else "",
+            "blimp_pairs": self._budget.blimp_pairs,
+            "tasks": self._tasks() if _TASK in keys else {},
+            "cache_dir": self._path("features"),
+        }
 
     def _tasks(self) -> dict[str, Any]:
         if not self._options.glue_dir:
@@ -360,15 +409,54 @@ def _identify(patterns: Iterable[str]) -> list[list[Any]]:
 
 
 def _run(module: str, *arguments: str) -> None:
-    code = binaries.run_attached(module, *arguments)
+    _check(module, binaries.run_attached(module, *arguments))
+
+
+def _check(module: str, code: int, log_path: str = "") -> None:
+    """Ends this process if a code says that another was asked to end.
+
+    Raises:
+      ValueError: it failed.
+      SystemExit: it can be resumed.
+    """
     if code in binaries.RESUMABLE:
         print("interrupted; the same command resumes", file=sys.stderr)
         raise SystemExit(max(code, os.EX_TEMPFAIL))
     if code:
+        place = f"in {log_path}" if log_path else "above"
         raise ValueError(
-            f"{module} ended with code {code}; its output is above. The same command "
+            f"{module} ended with code {code}; its output is {place}. The same command "
             "resumes here"
         )
+
+
+def _end_all(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Asks processes to save and end, and waits until they have."""
+    left = list(processes)
+    for process in left:
+        process.terminate()
+    while left:
+        del left[binaries.wait_for_any(left)]
+
+
+def _write_request(request: dict[str, Any]) -> str:
+    """Returns the path of a file with a request."""
+    run_dir = request["run_dir"]
+    os.makedirs(os.path.dirname(run_dir), exist_ok=True)
+    path = f"{run_dir}-request.json"
+    files.write_json(path, request)
+    return path
+
+
+def _read_answer(run_dir: str) -> dict[str, Any]:
+    return strict_json.load_object(f"{run_dir}.json", lenient=True)
+
+
+def _cores(share: int, num_shares: int) -> list[int]:
+    """Returns the cores of a share; none if it has all, or if none can be chosen."""
+    if num_shares == 1 or not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0))[share::num_shares]
 
 
 def _lost_its_checkpoints(run_dir: str) -> bool:

@@ -14,6 +14,25 @@ PROCESS = "albert_tf.reproduction.experiment_process"
 BUDGET = budgets.BUDGETS["hour"]
 
 
+class FakeProcess:
+    """A process that ends with a code, after it was asked `duration` times."""
+
+    def __init__(self, code, duration=0):
+        self.returncode = None
+        self.was_terminated = False
+        self._code, self._duration = code, duration
+
+    def poll(self):
+        self._duration -= 1
+        if self._duration < 0:
+            self.returncode = self._code
+        return self.returncode
+
+    def terminate(self):
+        self.was_terminated = True
+        self._code, self._duration = 75, 0
+
+
 class FakeBinaries:
     """Writes what the binaries would write; ends with given codes."""
 
@@ -23,8 +42,22 @@ class FakeBinaries:
         self.failing = ""
         self.timed = []
         self.seconds = 0.5
+        self.processes = []
+        self.most_at_once = 0
+        self.durations = {}
 
-    def __call__(self, module, *arguments):
+    def __call__(self, module, *arguments, stdout=None, stderr=None):
+        for stream in (stdout, stderr):
+            if stream is not None:
+                stream.write(b"some output\n")
+        code = self._act(module, *arguments)
+        duration = self.durations.get(len(self.processes) + 1, 0)
+        self.processes.append(FakeProcess(code, duration))
+        running = [one for one in self.processes if one.returncode is None]
+        self.most_at_once = max(self.most_at_once, len(running))
+        return self.processes[-1]
+
+    def _act(self, module, *arguments):
         if code := self.codes.get(len(self.calls) + 1, 0):
             return code
         if self.failing and arguments[0].endswith(self.failing):
@@ -69,7 +102,7 @@ class FakeBinaries:
 @pytest.fixture
 def fake(monkeypatch):
     found = FakeBinaries()
-    monkeypatch.setattr(binaries, "run_attached", found)
+    monkeypatch.setattr(binaries, "start", found)
     return found
 
 
@@ -192,8 +225,9 @@ def test_what_fails_is_left_out_with_what_starts_from_it(fake, tmp_path, capsys)
     starts = ["dropout-start", "dropout-with", "dropout-without"]
     assert failed == [f"{name} (seed 1)" for name in starts]
     errors = capsys.readouterr().err
-    assert f"error: {PROCESS} ended with code 1" in errors
-    assert errors.count("left out: dropout-start failed") == 2
+    assert f"error: dropout-start, seed 1: {PROCESS} ended with code 1" in errors
+    for name in starts[1:]:
+        assert f"{name}, seed 1: left out, dropout-start failed" in errors
     assert {seed for seed, _ in fake.trained} == {"seed-1", "seed-2", "seed-3"}
     assert len(fake.trained) == 7 * 3 - 3
     # The same command tries them again, and nothing else.
@@ -322,3 +356,73 @@ def test_the_other_text_matters_to_its_table_alone(fake, tmp_path):
     more = make(tmp_path, "width", other_inputs=(str(tmp_path / "text.txt"),))
     more.run()
     assert len(fake.trained) == 12
+
+
+@pytest.fixture
+def four_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+
+
+def request_of(folder, seed, name):
+    return strict_json.load(
+        str(folder / "runs" / f"seed-{seed}" / f"{name}-request.json")
+    )
+
+
+def test_trainings_at_the_same_time_have_their_own_cores_and_outputs(
+    fake, four_cores, tmp_path, capsys
+):
+    # Three made the data; the first two trainings end after those that follow them.
+    fake.durations = {4: 5, 5: 1}
+    run = make(tmp_path, "width", "wide_depth", num_parallel=2)
+    assert run.run() == []
+    assert run.num_pending() == 0
+    assert fake.most_at_once == 2
+    names = [name for _, name in fake.trained]
+    cores = [
+        tuple(request_of(tmp_path, 1, name)["cores"])
+        for name in names[: len(names) // 3]
+    ]
+    assert cores[:3] == [(0, 2), (1, 3), (1, 3)]
+    logs = sorted(path.stem for path in (tmp_path / "runs" / "seed-1").glob("*.log"))
+    assert logs == sorted(names[: len(names) // 3])
+    assert "some output" in (tmp_path / "runs/seed-1/e32-h64-l3-all.log").read_text()
+    assert capsys.readouterr().out.count("[1/15] e32-h64-l3-all, seed 1") == 1
+    # One at a time has all cores, and prints its output.
+    make(tmp_path / "one", "width").run()
+    assert request_of(tmp_path / "one", 1, "e32-h64-l3-all")["cores"] == []
+    assert not list((tmp_path / "one" / "runs").glob("*/*.log"))
+
+
+def test_nothing_begins_before_what_it_starts_from_has_ended(
+    fake, four_cores, tmp_path
+):
+    fake.durations = {4: 3}
+    make(tmp_path, "dropout", num_parallel=3).run()
+    # Other seeds' starts use the time.
+    assert fake.trained[:3] == [
+        *(("seed-1", "dropout-start"), ("seed-2", "dropout-start")),
+        ("seed-3", "dropout-start"),
+    ]
+    for seed in ("seed-1", "seed-2", "seed-3"):
+        of_seed = [name for one, name in fake.trained if one == seed]
+        assert of_seed == ["dropout-start", "dropout-with", "dropout-without"]
+    assert not list(tmp_path.glob("runs/*/*/model.ckpt-*"))
+
+
+def test_an_interruption_of_one_ends_all(fake, four_cores, tmp_path):
+    fake.codes, fake.durations = {5: 75}, {4: 100}
+    with pytest.raises(SystemExit) as stopped:
+        make(tmp_path, "width", num_parallel=2).run()
+    assert stopped.value.code == 75
+    other = fake.processes[3]
+    assert other.was_terminated and other.returncode == 75
+
+
+def test_a_failure_names_the_log(fake, four_cores, tmp_path, capsys):
+    fake.failing = "seed-2/e32-h128-l3-all-request.json"
+    failed = make(tmp_path, "width", num_parallel=2).run()
+    assert failed == ["e32-h128-l3-all (seed 2)"]
+    log_path = tmp_path / "runs" / "seed-2" / "e32-h128-l3-all.log"
+    assert f"its output is in {log_path}" in capsys.readouterr().err
+    assert "some output" in log_path.read_text()
