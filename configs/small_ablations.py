@@ -1,6 +1,6 @@
 """The base of the ablations of `albert_tf.reproduce`: 4 layers, H 192, E 32, V 8,000.
 
-1,500 steps of 4,096 tokens in sequences of 32, without a loss of the pair: minutes on
+3,000 steps of 2,048 tokens in sequences of 32, without a loss of the pair: minutes on
 two cores. docs/reproduction.md says why; configs/small.py is the recipe for one's own
 text.
 """
@@ -34,21 +34,21 @@ def get_config() -> config.Config:
         optimizer=config.OptimizerConfig(
             name="muon",
             learning_rate=0.002,
-            warmup_steps=150,
+            warmup_steps=200,
             decay="wsd",
-            decay_steps=1100,
+            decay_steps=2200,
             weight_decay_rate=0.05,
             beta_1=0.95,
             beta_2=0.98,
             bias_correction=True,
         ),
         train=config.TrainConfig(
-            batch_size=32,
-            num_steps=1500,
+            batch_size=16,
+            num_steps=3000,
             steps_per_loop=50,
             save_every_steps=500,
             keep_checkpoints=1,
-            eval_every_steps=1500,
+            eval_every_steps=3000,
             eval_batch_size=64,
             eval_batches=30,
             max_skipped_steps=100,

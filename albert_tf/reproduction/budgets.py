@@ -136,7 +136,7 @@ _SMOKE = Budget(
 
 _HOUR = Budget(
     recipe="small_ablations",
-    settings=("train.compute_dtype=bfloat16",),
+    settings=(),
     num_seeds=3,
     embedding_sizes=(16, 32, 64, 192),
     depth_settings=(),
@@ -150,10 +150,10 @@ _HOUR = Budget(
     albert_settings=_sizes(384, 8, 4, 32),
     same_seconds=600.0,
     dropout_settings=_DROPOUT,
-    dropout_steps=(1500, 750),
+    dropout_steps=(3000, 1500),
     pair_length=128,
     pair_pack=1,
-    pair_settings=_steps(2500, 150, 2000),
+    pair_settings=_steps(3500, 200, 2800),
     pair_has_start=True,
     blimp_pairs=50,
     task_settings=(
@@ -165,7 +165,6 @@ _HOUR = Budget(
         "optimizer.warmup_steps=70",
         "train.eval_every_steps=700",
         "train.save_every_steps=700",
-        "train.compute_dtype=bfloat16",
     ),
 )
 

@@ -413,6 +413,26 @@ def test_the_guard_raises_no_alarm_on_the_runs_of_the_small_recipe(name):
     assert "no progress" in guard.find_alarm(stuck, stages[-1], manifest).line
 
 
+def test_the_batches_with_muon_are_those_of_their_figures():
+    rows = {row[0]: row[1:] for row in _rows("## 2026-11-27: the batch with Muon")}
+    runs = _read("muon_batch.json")["runs"]
+    for run in runs:
+        size, last = run["batch_size"], run["heldout"]
+        steps = [tokens // size for tokens in range(6400, 38400, 6400)]
+        found = [run["training_loss"].get(str(step)) for step in steps]
+        cells = [f"{loss:.3f}" if loss else "" for loss in found]
+        cells += (
+            [f"{last['mlm_loss']:.3f}", f"{100 * last['mlm_accuracy']:.1f}"]
+            if last
+            else ["", ""]
+        )
+        assert rows[f"{128 * size:,}, {run['learning_rate']:g}"] == cells
+        assert run["num_steps"] * size == 32_000
+    large, small = (run["heldout"]["mlm_loss"] for run in runs[:2])
+    text = (DOCS / "experiments.md").read_text()
+    assert f"{large - small:.2f} nats better for the same operations" in text
+
+
 def test_the_times_without_bfloat16_are_those_of_the_figures():
     found = _read("without_bfloat16.json")
     start = " ".join((DOCS / "start.md").read_text().split())

@@ -312,7 +312,7 @@ def test_all_seeds_of_what_has_a_time_have_the_same_steps_on_other_machines_too(
             path = tmp_path / "runs" / f"seed-{seed}" / f"{name}-request.json"
             config = strict_json.load(str(path))["config"]
             assert config["train"]["num_steps"] == 1200  # 600 seconds
-            assert config["optimizer"]["warmup_steps"] == 120
+            assert config["optimizer"]["warmup_steps"] == 80
     # Another machine, which is slower, has measures of one seed alone.
     measures = strict_json.load(str(tmp_path / "measures.json"))
     measures[names[0]]["seeds"] = {"1": {}}

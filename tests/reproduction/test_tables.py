@@ -153,24 +153,26 @@ def test_dropout_is_on_in_one_of_two_branches():
         for one in (kept.start, kept, removed)
     ]
     assert rates == [(0.1, 0.1), (0.1, 0.1), (0.0, 0.0)]
-    assert kept.start.config.train.num_steps == 1500
-    assert kept.config.train.num_steps == removed.config.train.num_steps == 2250
+    assert kept.start.config.train.num_steps == 3000
+    assert kept.config.train.num_steps == removed.config.train.num_steps == 4500
 
 
 def test_a_setting_of_the_command_is_in_all_experiments():
-    found = all_tables("hour", "train.compute_dtype=float32", "data.masked_lm_rate=0.3")
+    found = all_tables(
+        "hour", "train.compute_dtype=bfloat16", "data.masked_lm_rate=0.3"
+    )
     for table in found.values():
         for row in table.rows:
             config = row.experiment.config
-            assert config.train.compute_dtype == "float32"
+            assert config.train.compute_dtype == "bfloat16"
             assert config.data.masked_lm_rate == 0.3
 
 
 def test_another_length_keeps_the_shares_of_the_schedule():
     config = all_tables("hour")["sharing"].rows[0].experiment.config
-    longer = experiments.with_num_steps(config, 3000)
-    assert longer.train.num_steps == longer.train.eval_every_steps == 3000
-    assert (longer.optimizer.warmup_steps, longer.optimizer.decay_steps) == (300, 2200)
+    longer = experiments.with_num_steps(config, 6000)
+    assert longer.train.num_steps == longer.train.eval_every_steps == 6000
+    assert (longer.optimizer.warmup_steps, longer.optimizer.decay_steps) == (400, 4400)
     tiny = experiments.with_num_steps(config, 1)
     assert (tiny.optimizer.warmup_steps, tiny.optimizer.decay_steps) == (0, 1)
 
