@@ -413,6 +413,57 @@ def test_the_guard_raises_no_alarm_on_the_runs_of_the_small_recipe(name):
     assert "no progress" in guard.find_alarm(stuck, stages[-1], manifest).line
 
 
+def test_what_limits_zorro_is_that_of_the_figures():
+    heading = "## 2026-11-27: what limits Zorro"
+    found = _read("zorro_texts.json")["paradigms"]
+    whole = _read("double_steps.json")["zorro"]["paradigms"]
+    assert found.keys() == whole.keys()
+    for name, paradigm in found.items():
+        assert paradigm["ours"] == round(100 * whole[name]["accuracy"], 2)
+
+    def means(names):
+        return [
+            statistics.mean(
+                statistics.mean(found[name][model])
+                if model != "ours"
+                else found[name][model]
+                for name in names
+            )
+            for model in ("ours", "roberta_warstadt", "babyberta")
+        ]
+
+    questions = [name for name, one in found.items() if one["questions"] == 1]
+    others = [name for name in found if name not in questions]
+    rows = _rows(heading)
+    for label, names in (
+        ("6 paradigms of questions", questions),
+        ("17 other paradigms", others),
+        ("all 23", [*found]),
+    ):
+        assert str(len(names)) in label
+        assert [label, *(f"{mean:.1f}" for mean in means(names))] in rows
+    shown = [row for row in rows if " to " in row[-1]]
+    lowest = sorted(found, key=lambda name: found[name]["ours"])[: len(shown)]
+    for row, name in zip(shown, lowest, strict=True):
+        one = found[name]
+        assert row[1] == f"{100 * whole[name]['accuracy']:.1f}"
+        assert ("(questions)" in row[0]) == (name in questions)
+        for cell, model in zip(row[2:], ("roberta_warstadt", "babyberta"), strict=True):
+            assert cell == f"{min(one[model]):.1f} to {max(one[model]):.1f}"
+    section = (DOCS / "experiments.md").read_text().split(heading)[1]
+    ours, _, theirs = means(questions)
+    others_ours, _, others_theirs = means(others)
+    assert f"the model is {others_theirs - others_ours:.1f} points behind" in section
+    assert f"in questions it is {theirs - ours:.0f} points behind" in section
+    with_theirs = (6 * theirs + 17 * others_ours) / 23
+    assert f"it would have {with_theirs:.1f}%" in section
+    of_each = [one["ours"] for one in found.values()]
+    for model, label in (("roberta_warstadt", "correlation "), ("babyberta", "(")):
+        of_other = [statistics.mean(one[model]) for one in found.values()]
+        value = statistics.correlation(of_each, of_other)
+        assert f"{label}{value:.2f})" in section
+
+
 def test_the_batches_with_muon_are_those_of_their_figures():
     rows = {row[0]: row[1:] for row in _rows("## 2026-11-27: the batch with Muon")}
     runs = _read("muon_batch.json")["runs"]
