@@ -1,6 +1,7 @@
 """Choice of devices, and errors where they are absent."""
 
 import json
+import os
 import socket
 
 import pytest
@@ -22,6 +23,31 @@ def test_a_machine_with_one_device_trains_on_it():
     assert strategies.describe(strategy) == "training on 1 x CPU"
     assert peak_flops.peak_flops(strategy) == 0.0
     assert peak_flops.peak_flops(strategy, 1.5) == 1.5e12
+
+
+@pytest.mark.parametrize(
+    ("cores", "before", "after"), [(1, 0, 2), (1, 4, 4), (2, 0, 0)]
+)
+def test_one_core_has_a_thread_for_the_next_batch_too(
+    cores, before, after, monkeypatch
+):
+    threads = [before]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    threading = tf.config.threading
+    monkeypatch.setattr(
+        threading, "get_inter_op_parallelism_threads", lambda: threads[-1]
+    )
+    monkeypatch.setattr(threading, "set_inter_op_parallelism_threads", threads.append)
+    strategies.create_strategy("one_device")
+    assert threads[-1] == after
+
+
+def test_what_was_computed_before_keeps_its_threads(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    tf.constant(1.0)
+    count = tf.config.threading.get_inter_op_parallelism_threads()
+    strategies.create_strategy("one_device")
+    assert tf.config.threading.get_inter_op_parallelism_threads() == count
 
 
 def test_several_gpus_are_all_taken(monkeypatch):
