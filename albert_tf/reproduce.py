@@ -106,6 +106,21 @@ def _names(flag_values: flags.FlagValues) -> list[str]:
     return names
 
 
+def _num_parallel(flag_values: flags.FlagValues) -> int:
+    """Returns how many trainings run at the same time.
+
+    Raises:
+      ValueError: they are more than cores.
+    """
+    num_cores = len(os.sched_getaffinity(0))
+    if flag_values.num_parallel > num_cores:
+        raise ValueError(
+            "--num_parallel must be at most the number of cores that this process may "
+            f"use, {num_cores}; received {flag_values.num_parallel}"
+        )
+    return flag_values.num_parallel
+
+
 def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Trains what is missing, and writes the tables."""
     with cli.user_errors():
@@ -123,7 +138,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             tuple(map(os.path.abspath, flag_values.other_input)),
             flag_values.blimp_dir and os.path.abspath(flag_values.blimp_dir),
             flag_values.glue_dir and os.path.abspath(flag_values.glue_dir),
-            flag_values.num_parallel,
+            _num_parallel(flag_values),
         )
         run = runner.Runner([maker.make(name) for name in names], budget, options)
         failed = run.run() if flag_values.train else []

@@ -453,8 +453,8 @@ def _read_answer(run_dir: str) -> dict[str, Any]:
 
 
 def _cores(share: int, num_shares: int) -> list[int]:
-    """Returns the cores of a share; none if it has all, or if none can be chosen."""
-    if num_shares == 1 or not hasattr(os, "sched_getaffinity"):
+    """Returns the cores of a share; none if it has all."""
+    if num_shares == 1:
         return []
     return sorted(os.sched_getaffinity(0))[share::num_shares]
 

@@ -1,6 +1,7 @@
 """The binary with its smallest budget, from text to tables, as CI runs it."""
 
 import json
+import os
 import random
 import re
 
@@ -74,6 +75,13 @@ def test_the_tables_are_written_from_what_was_measured(tmp_path, capsys):
     assert "11 trainings are missing" in printed
     assert re.search(r"H 64 \(paper: 1024\) .* 5\.250$", printed, re.M)
     assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_more_trainings_than_cores_are_an_error(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    flags = ("--table=dropout", f"--output_dir={tmp_path}", "--num_parallel=3")
+    error = binaries.error_of(capsys, reproduce, *flags)
+    assert error.endswith("cores that this process may use, 2; received 3")
 
 
 def test_tables_are_written_before_a_failure_is_named(tmp_path, capsys, monkeypatch):
