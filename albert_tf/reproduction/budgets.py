@@ -34,9 +34,6 @@ class Budget:
       dropout_steps: before that, and after it.
       pair_length: tokens of the sequences of the comparison of pair losses.
       pair_pack: as `data.pack_sequences` there.
-      pair_settings: of that comparison.
-      pair_has_start: whether its models start from the base's weights, instead of
-        random ones.
       blimp_pairs: pairs of each paradigm; 0 probes nothing.
       task_settings: of the fine-tuning.
     """
@@ -59,8 +56,6 @@ class Budget:
     dropout_steps: tuple[int, int]
     pair_length: int
     pair_pack: int
-    pair_settings: tuple[str, ...]
-    pair_has_start: bool
     blimp_pairs: int
     task_settings: tuple[str, ...]
 
@@ -122,8 +117,6 @@ _SMOKE = Budget(
     dropout_steps=(4, 4),
     pair_length=64,
     pair_pack=1,
-    pair_settings=_steps(8, 2, 4),
-    pair_has_start=True,
     blimp_pairs=1,
     task_settings=(
         "task.max_seq_length=32",
@@ -151,10 +144,8 @@ _HOUR = Budget(
     same_seconds=600.0,
     dropout_settings=_DROPOUT,
     dropout_steps=(3000, 1500),
-    pair_length=128,
-    pair_pack=1,
-    pair_settings=_steps(3500, 200, 2800),
-    pair_has_start=True,
+    pair_length=64,
+    pair_pack=2,
     blimp_pairs=50,
     task_settings=(
         "task.max_seq_length=32",
@@ -189,8 +180,6 @@ _FULL = Budget(
     dropout_steps=(1_000_000, 125_000),
     pair_length=512,
     pair_pack=0,
-    pair_settings=(),
-    pair_has_start=False,
     blimp_pairs=0,
     task_settings=(),
 )

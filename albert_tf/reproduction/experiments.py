@@ -11,8 +11,6 @@ from albert_tf.core import config_io
 
 # Texts: what --input and --other_input name.
 MAIN, OTHER = "main", "other"
-# How an experiment starts from another one.
-WEIGHTS, BRANCH = "weights", "branch"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +50,7 @@ class Experiment:
       config: the recipe, with the records that it reads as `train.records`.
       datasets: those of the records.
       evaluated_on: more held-out records to evaluate on, by the prefix of the metrics.
-      start: the experiment that it continues, if any.
-      start_as: WEIGHTS starts a new run with its weights, BRANCH continues all of it.
+      start: the experiment that it continues as a branch, if any.
       seconds: if above 0, it is trained for as many steps as fit into this time on
         this machine, and `config` has the shares of warmup and decay.
     """
@@ -63,7 +60,6 @@ class Experiment:
     datasets: tuple[Dataset, ...]
     evaluated_on: tuple[tuple[str, Dataset], ...] = ()
     start: "Experiment | None" = None
-    start_as: str = WEIGHTS
     seconds: float = 0.0
 
     def with_seed(self, seed: int) -> config_lib.Config:
@@ -82,7 +78,6 @@ class Experiment:
             ),
             "evaluated_on": [[name, one.name] for name, one in self.evaluated_on],
             "start": self.start and self.start.identity(),
-            "start_as": self.start_as,
             "seconds": self.seconds,
         }
 

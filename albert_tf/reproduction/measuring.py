@@ -19,7 +19,7 @@ def measure(request: dict[str, Any]) -> dict[str, float]:
 
     Args:
       request: `config`, of the run; `records_dir`, with the directories that it names;
-        `run_dir`; `start` and `start_as`, the run to start from, if any, and how;
+        `run_dir`; `start`, the run to continue as a branch, if any;
         `evaluated_on`, more held-out records as settings by prefix; `blimp_dir` and
         `blimp_pairs`; `tasks`, each with `recipe`, `data_dir` and `settings`;
         `cache_dir`, of their features.
@@ -29,11 +29,7 @@ def measure(request: dict[str, Any]) -> dict[str, float]:
     """
     config = config_io.from_dict(request["config"])
     records_dir, run_dir = request["records_dir"], request["run_dir"]
-    options = pretraining.PretrainingOptions()
-    if request["start"]:
-        as_weights = request["start_as"] == experiments.WEIGHTS
-        key = "init_checkpoint" if as_weights else "branch_from"
-        options = pretraining.PretrainingOptions(**{key: request["start"]})
+    options = pretraining.PretrainingOptions(branch_from=request["start"] or "")
     values = dict(pretraining.train(config, records_dir, run_dir, options))
     values["num_steps"] = config.train.num_steps
     for prefix, settings in request["evaluated_on"].items():

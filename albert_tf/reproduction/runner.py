@@ -252,7 +252,6 @@ class Runner:
             "records_dir": self._path("records"),
             "run_dir": run_dir,
             "start": start and os.path.join(os.path.dirname(run_dir), start.name),
-            "start_as": experiment.start_as,
             "evaluated_on": {
                 prefix: [*experiments.records_of((one,)), "train.eval_batches=0"]
                 for prefix, one in experiment.evaluated_on

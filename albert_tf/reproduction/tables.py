@@ -188,18 +188,12 @@ class Maker:
 
     def pair_loss(self) -> Table:
         """Table 5: no pair loss, next sentence, sentence order."""
-        budget = self._budget
-        start = self._experiment() if budget.pair_has_start else None
         judged = tuple((kind, self._pair_dataset(kind)) for kind in ("sop", "nsp"))
         rows = []
         for kind, figures in paper.INTRINSIC.items():
             records = (self._pair_dataset(kind),)
-            config = self._config(
-                *budget.pair_settings, *experiments.records_of(records)
-            )
-            trained = experiments.Experiment(
-                f"pair-{kind}", config, records, judged, start
-            )
+            config = self._config(*experiments.records_of(records))
+            trained = experiments.Experiment(f"pair-{kind}", config, records, judged)
             printed = {**figures, AVERAGE: paper.PAIR_LOSSES[kind].average}
             rows.append(Row(kind, _PAIR_LABELS[kind], trained, printed))
         measures = (
@@ -299,7 +293,6 @@ class Maker:
                 config,
                 records,
                 start=first,
-                start_as=experiments.BRANCH,
             )
             rows.append(_row(name, label, trained, paper.DROPOUT[name]))
         comparisons = (("without", "with"),)

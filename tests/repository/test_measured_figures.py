@@ -10,6 +10,8 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.devices import chip_table
 from albert_tf.planning import run_plan
+from albert_tf.reproduction import budgets, experiments, tables
+from albert_tf.reproduction import results as reproduction_results
 from data_prep.benchmarks import simulated_blocks
 from tests.repository import project_files
 
@@ -224,6 +226,45 @@ def test_speeds_of_the_papers_models_are_those_of_the_figures():
     assert sorted(found[0], key=lambda name: found[0][name].speed) == sorted(
         found[0], key=lambda name: found[0][name].paper_speed
     )
+
+
+def test_the_reproduced_pair_losses_are_those_of_the_measures():
+    settings = ["data.heldout_rate=0.05"]
+    table = tables.Maker(budgets.BUDGETS["hour"], settings).make("pair_loss")
+    measures = _read("reproduction/pair_loss.json")
+    measured = {name: one["seeds"] for name, one in measures.items()}
+    text = (DOCS / "reproduction.md").read_text()
+    begin, end = "<!-- begin of pair_loss -->\n", "<!-- end of pair_loss -->\n"
+    assert text.count(begin) == text.count(end) == 1
+    within = text.partition(begin)[2].partition(end)[0].strip()
+    found = reproduction_results.collect(table, measured)
+    assert within == "\n".join(reproduction_results.markdown(found)), (
+        "put between the markers of reproduction.md what `albert_tf.reproduce "
+        "--table=pair_loss --budget=hour --notrain "
+        "--measures=docs/reproduction/pair_loss.json` writes to tables.md"
+    )
+    # They are the figures of today's settings, and of the text that the page names.
+    size = table.rows[0].experiment.config.model.vocab_size
+    texts = {"vocab_size": size, experiments.MAIN: [["demonstration.txt", 7_913_718]]}
+    trained = {row.experiment.name: row.experiment for row in table.rows}
+    for name, one in measures.items():
+        digest = experiments.digest(
+            trained[name], {"texts": texts, "blimp_pairs": 0, "tasks": {}}
+        )
+        assert one["digest"] == digest, name
+    assert "7.91 MB" in text
+
+
+def test_the_pair_losses_on_wikipedia_are_those_of_the_figures():
+    runs = _read("reproduction/pair_loss_wikipedia.json")["runs"]
+    text = " ".join((DOCS / "reproduction.md").read_text().split())
+    for name, phrase in (
+        ("pair-nsp, seed 1", "NSP model was right on {} of the pairs in its {}"),
+        ("pair-sop, seed 2", "SOP model on {} in its {}"),
+    ):
+        share, step = runs[name]["pair_accuracy"][-1], runs[name]["step"][-1]
+        steps = f"steps {step - 299:,} to {step:,}"
+        assert phrase.format(f"{100 * share:.1f}%", steps) in text
 
 
 def test_steps_on_a_gpu_are_those_of_the_figures():

@@ -138,15 +138,15 @@ def test_text_vocabulary_and_records_are_made_once(fake, tmp_path):
     made = [call for call in fake.calls if call[0] != PROCESS]
     assert [call[0] for call in made] == [
         "data_prep.train_vocab",
-        *["data_prep.create_pretraining_data"] * 4,
+        *["data_prep.create_pretraining_data"] * 3,
     ]
     assert f"--input={text}" in made[0] and "--vocab_size=8000" in made[0]
     folders = [pathlib.Path(call[4].partition("=")[2]).name for call in made[1:]]
-    assert folders == ["main-none-32", "main-none-128", "main-sop-128", "main-nsp-128"]
-    assert made[2][-3:] == (
+    assert folders == ["main-none-64", "main-sop-64", "main-nsp-64"]
+    assert made[1][-3:] == (
         "--set=data.pair_loss=none",
-        "--set=data.max_seq_length=128",
-        "--set=data.pack_sequences=1",
+        "--set=data.max_seq_length=64",
+        "--set=data.pack_sequences=2",
     )
 
 
@@ -163,22 +163,25 @@ def test_the_request_has_all_that_the_process_needs(fake, tmp_path):
     blimp = str(tmp_path / "blimp")
     make(tmp_path / "out", "pair_loss", blimp_dir=blimp, glue_dir="glue").run()
     runs = tmp_path / "out" / "runs" / "seed-2"
-    start = strict_json.load(str(runs / "e32-h192-l4-all-request.json"))
-    assert start["start"] is None and start["evaluated_on"] == {}
-    # Only what a table reads is measured.
-    assert start["blimp_dir"] == "" and start["tasks"] == {}
     request = strict_json.load(str(runs / "pair-nsp-request.json"))
     assert request["config"]["train"]["seed"] == 2
-    assert request["config"]["train"]["records"] == {"main-nsp-128": 1.0}
-    assert request["start"] == str(runs / "e32-h192-l4-all")
-    assert request["start_as"] == "weights"
+    assert request["config"]["train"]["records"] == {"main-nsp-64": 1.0}
+    assert request["start"] is None
     assert list(request["evaluated_on"]) == ["sop", "nsp"]
-    assert "train.records={'main-sop-128': 1.0}" in request["evaluated_on"]["sop"]
+    assert "train.records={'main-sop-64': 1.0}" in request["evaluated_on"]["sop"]
     # All held-out pairs.
     assert request["evaluated_on"]["sop"][-1] == "train.eval_batches=0"
     assert request["tasks"]["sst2"]["data_dir"] == "glue/SST-2"
     # No column of this table shows it.
     assert request["blimp_dir"] == ""
+    make(tmp_path / "start", "dropout", blimp_dir=blimp, glue_dir="glue").run()
+    runs = tmp_path / "start" / "runs" / "seed-3"
+    request = strict_json.load(str(runs / "dropout-with-request.json"))
+    assert request["start"] == str(runs / "dropout-start")
+    start = strict_json.load(str(runs / "dropout-start-request.json"))
+    assert start["start"] is None and start["evaluated_on"] == {}
+    # Only what a table reads is measured.
+    assert start["blimp_dir"] == "" and start["tasks"] == {}
     make(tmp_path / "more", "width", blimp_dir=blimp, glue_dir="glue").run()
     (path, *_) = (tmp_path / "more" / "runs" / "seed-1").glob("*-request.json")
     request = strict_json.load(str(path))
@@ -252,37 +255,49 @@ def test_the_runs_of_other_tables_keep_their_checkpoints(fake, tmp_path):
     assert list(start.glob("model.ckpt-*"))
 
 
+def forget(folder, name, seed):
+    """Removes what was measured of an experiment with a seed."""
+    path = str(folder / "measures.json")
+    measures = strict_json.load(path)
+    del measures[name]["seeds"][seed]
+    files.write_json(path, measures)
+
+
 def test_a_start_whose_checkpoints_are_gone_is_trained_again(fake, tmp_path):
-    make(tmp_path, "sharing").run()
-    base = "e32-h192-l4-all"
-    folder = tmp_path / "runs" / "seed-1" / base
+    make(tmp_path, "dropout").run()
+    folder = tmp_path / "runs" / "seed-1" / "dropout-start"
     (folder / "metrics.jsonl").write_text("of before")
     count = len(fake.trained)
-    make(tmp_path, "pair_loss").run()
-    of_seed = [base, "pair-none", "pair-nsp", "pair-sop"]
-    assert [name for _, name in fake.trained[count:]] == of_seed * 3
+    forget(tmp_path, "dropout-with", "1")
+    make(tmp_path, "dropout").run()
+    assert [name for _, name in fake.trained[count:]] == [
+        "dropout-start",
+        "dropout-with",
+    ]
     assert not (folder / "metrics.jsonl").exists()
 
 
 def test_a_removal_that_was_killed_leaves_no_start_that_cannot_be_read(
     fake, tmp_path, monkeypatch
 ):
-    base = "e32-h192-l4-all"
+    start = "dropout-start"
 
     def remove(path):
-        if path.endswith(".index") and base in path:
+        if path.endswith(".index") and start in path:
             raise KeyboardInterrupt
         os.unlink(path)
 
     with monkeypatch.context() as patch:
         patch.setattr(runner.os, "remove", remove)
         with pytest.raises(KeyboardInterrupt):
-            make(tmp_path, "sharing").run()
-    assert list((tmp_path / "runs" / "seed-1" / base).glob("model.ckpt-8.index"))
+            make(tmp_path, "dropout").run()
+    assert list((tmp_path / "runs" / "seed-1" / start).glob("model.ckpt-8.index"))
     count = len(fake.trained)
-    make(tmp_path, "pair_loss").run()
+    forget(tmp_path, "dropout-without", "1")
+    shutil.rmtree(tmp_path / "runs" / "seed-1" / "dropout-without")
+    make(tmp_path, "dropout").run()
     names = [name for seed, name in fake.trained[count:] if seed == "seed-1"]
-    assert names == [base, "pair-none", "pair-nsp", "pair-sop"]
+    assert names == [start, "dropout-without"]
 
 
 def test_a_number_of_steps_alone_does_not_keep_a_setting(fake, tmp_path):
