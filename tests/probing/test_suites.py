@@ -6,6 +6,7 @@ import tarfile
 import pytest
 
 from albert_tf.probing import published, suites
+from tests.repository import project_files
 
 
 def blimp_line(good, bad, uid="gaps", term="islands"):
@@ -149,3 +150,15 @@ def test_published_cross_entropies_give_the_published_models_accuracies(unpacked
     }
     for name, share in expected.items():
         assert roberta.paradigms[name] == pytest.approx(share, abs=1e-9), name
+
+
+@pytest.mark.slow
+def test_the_shares_of_questions_are_those_of_the_log(unpacked):
+    path = project_files.ROOT / "docs" / "experiments" / "zorro_texts.json"
+    found = json.loads(path.read_text())["paradigms"]
+    ending = {name: [] for name in found}
+    for pair in suites.read(str(unpacked / "zorro")):
+        ending[pair.paradigm] += [pair.good.endswith("?"), pair.bad.endswith("?")]
+    for name, paradigm in found.items():
+        share = sum(ending[name]) / len(ending[name])
+        assert paradigm["questions"] == pytest.approx(share, abs=6e-4), name

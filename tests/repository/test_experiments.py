@@ -312,6 +312,15 @@ def test_the_lengths_of_the_first_stage_are_those_of_their_figures():
         expect(f"{name}, %", shares, ".1f")
 
 
+def test_the_trial_of_a_pair_loss_is_that_of_its_figures():
+    text = " ".join((DOCS / "reproduction.md").read_text().split())
+    trial = _read("kept_tokens.json")["ablations, a trial of the SOP model"]
+    last = trial["heldout"][-1]
+    share = f"{100 * last['sentence_order_accuracy']:.1f}%"
+    assert f"ordered {share} of 1,952 held-out pairs after {last['step']:,}" in text
+    assert f"its loss on them, {last['sentence_order_loss']:.3f}" in text
+
+
 def test_twice_the_steps_are_those_of_their_figures():
     found, before = _read("double_steps.json"), _read("muon_adamw.json")
     heading = "## 2026-11-26: twice the steps"
@@ -473,6 +482,12 @@ def test_the_batches_with_muon_are_those_of_their_figures():
     large, small = (run["heldout"]["mlm_loss"] for run in runs[:2])
     text = (DOCS / "experiments.md").read_text()
     assert f"{large - small:.2f} nats better for the same operations" in text
+    speeds = _read("muon_batch.json")["tokens_per_second"]
+    each, both = sum(speeds["a_core_each"]), statistics.mean(speeds["both_cores"])
+    assert f"read {each:,} tokens a second together; one with both cores\n" in text
+    assert f"{both:,.0f} (steps 51 to 200" in text
+    page = (DOCS / "reproduction.md").read_text()
+    assert f"{each / both:.1f} times as fast as one after another" in page
 
 
 def test_the_times_without_bfloat16_are_those_of_the_figures():

@@ -255,6 +255,30 @@ def test_the_reproduced_pair_losses_are_those_of_the_measures():
     assert "7.91 MB" in text
 
 
+def test_what_words_alone_tell_of_the_pairs_is_that_of_the_figures():
+    words, measures = (
+        _read("reproduction/pair_words.json"),
+        _read("reproduction/pair_loss.json"),
+    )
+    text = " ".join((DOCS / "reproduction.md").read_text().split())
+    above = {}
+    for kind, label in (("sop", "sentence_order"), ("nsp", "next_sentence")):
+        best = max(words[kind]["heldout"].values())
+        count = words[kind]["pairs"]["heldout"]
+        assert f"{best}% of the {count:,}" in text
+        share = statistics.mean(
+            one[f"{kind}/{label}_accuracy"]
+            for one in measures[f"pair-{kind}"]["seeds"].values()
+        )
+        above[kind] = 100 * share - best
+        interval = 100 * 1.96 * (best / 100 * (1 - best / 100) / count) ** 0.5
+        assert 2.2 < interval < 2.35
+    phrase = (
+        f"is {above['sop']:.1f} points above that, the NSP model {above['nsp']:.1f}."
+    )
+    assert phrase in text
+
+
 def test_the_pair_losses_on_wikipedia_are_those_of_the_figures():
     runs = _read("reproduction/pair_loss_wikipedia.json")["runs"]
     text = " ".join((DOCS / "reproduction.md").read_text().split())
