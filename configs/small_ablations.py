@@ -1,8 +1,8 @@
 """The base of the ablations of `albert_tf.reproduce`: 4 layers, H 192, E 32, V 8,000.
 
-3,000 steps of 2,048 tokens in sequences of 32, without a loss of the pair: minutes on
-two cores. docs/reproduction.md says why; configs/small.py is the recipe for one's own
-text.
+3,000 steps of 2,048 tokens in sequences of 32, without a loss of the pair: about a
+quarter of an hour on two cores. docs/reproduction.md says why; configs/small.py is the
+recipe for one's own text.
 """
 
 from albert_tf.core import config

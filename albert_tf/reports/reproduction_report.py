@@ -50,7 +50,7 @@ def _table(table: Mapping[str, Any]) -> dict[str, Any]:
         "charts": _charts(table),
         "header": [
             "parameters",
-            *(f"paper: {name}" for name in table["rows"][0]["paper"]),
+            *(f"paper: {title}" for title in table["paper_titles"].values()),
             *titles.values(),
         ],
         "rows": [_row(table, row) for row in table["rows"]],
@@ -102,7 +102,7 @@ def _charts(table: Mapping[str, Any]) -> list[dict[str, Any]]:
         labels = [row["label"] for row in table["rows"]]
         charts.append(
             {
-                "caption": f"paper: {measure['paper']}",
+                "caption": f"paper: {table['paper_titles'][measure['paper']]}",
                 "class": "paper",
                 "points": _points(labels, [(one, one, one) for one in theirs]),
             }

@@ -2,8 +2,9 @@
 
     python -m albert_tf.reproduction.experiment_process REQUEST.json
 
-`runner` writes the request, and reads what this writes. With `configs` in the request
-it finds out how long a step of these takes instead. The same command resumes.
+`runner` writes the request, and reads what this writes. It uses the `cores` of the
+request, all if there are none. With `configs` in the request it finds out how long a
+step of these takes instead. The same command resumes.
 """
 
 import os
@@ -26,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
     """Runs the request that the first argument names."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     request = strict_json.load(argv[1])
-    if cores := request.get("cores"):
+    if cores := request["cores"]:
         # Before TensorFlow is loaded, which makes as many threads as there are cores.
         os.sched_setaffinity(0, cores)
     with cli.user_errors():

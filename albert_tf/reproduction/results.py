@@ -77,6 +77,7 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
         "name": table.name,
         "paper_table": table.numbers,
         "title": table.title,
+        "paper_titles": {name: _PAPER_TITLES[name] for name in table.rows[0].paper},
         "measures": [
             {
                 "key": measure.key,
@@ -196,10 +197,10 @@ def row_cells(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
 
 def paper_names(table: Mapping[str, Any]) -> list[str]:
     """Returns the titles of the columns with the paper's figures."""
-    return [f"paper, {_PAPER_LABELS[name]}" for name in _paper_keys(table)]
+    return [f"paper, {title}" for title in table["paper_titles"].values()]
 
 
-_PAPER_LABELS = {
+_PAPER_TITLES = {
     "average": "average of tasks",
     "mlm": "MLM",
     "nsp": "NSP",

@@ -212,6 +212,8 @@ class Runner:
             "configs": {one.name: config_io.to_dict(one.config) for one in timed},
             "records_dir": self._path("records"),
             "run_dir": run_dir,
+            # As many as each training has.
+            "cores": _cores(0, self._options.num_parallel),
         }
         _run(_PROCESS, _write_request(request))
         step_seconds = _read_answer(run_dir)

@@ -35,6 +35,7 @@ def _table(*rows):
     return {
         "title": "Layers",
         "paper_table": "11",
+        "paper_titles": {"average": "average of tasks"},
         "measures": [measure],
         "rows": list(rows),
         "comparisons": [comparison],
@@ -52,6 +53,8 @@ def test_the_page_has_figures_and_verdicts(tmp_path):
     page = _written(tmp_path, table)
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("<body>")[1]))
     assert "0 differences as in the paper, 0 undecided, 1 opposite" in text
+    assert "parameters paper: average of tasks MLM accuracy" in text
+    assert page.count("paper: average of tasks") == 2  # the column and the chart
     assert "&lt;many&gt; 1,234 80.0 25.0 ± 5.0" in text
     assert "few 1,234 78.5 27.5" in text
     assert "few minus &lt;many&gt; MLM accuracy -1.5 +2.50 opposite" in text

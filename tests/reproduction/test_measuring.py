@@ -40,6 +40,7 @@ def request(records, run_dir, *settings, **more):
         "blimp_pairs": 0,
         "tasks": {},
         "cache_dir": str(run_dir.parent / "features"),
+        "cores": [],
         **more,
     }
 

@@ -69,6 +69,7 @@ class FakeBinaries:
             run_dir = request["run_dir"]
             if "configs" in request:
                 self.timed.append(list(request["configs"]))
+                self.timed_cores = request["cores"]
                 files.write_json(
                     f"{run_dir}.json", dict.fromkeys(request["configs"], self.seconds)
                 )
@@ -407,6 +408,13 @@ def test_trainings_at_the_same_time_have_their_own_cores_and_outputs(
     make(tmp_path / "one", "width").run()
     assert request_of(tmp_path / "one", 1, "e32-h64-l3-all")["cores"] == []
     assert not list((tmp_path / "one" / "runs").glob("*/*.log"))
+
+
+def test_steps_are_timed_on_as_many_cores_as_a_training_has(fake, four_cores, tmp_path):
+    make(tmp_path / "one", "same_time").run()
+    assert fake.timed_cores == []
+    make(tmp_path / "two", "same_time", num_parallel=2).run()
+    assert fake.timed_cores == [0, 2]
 
 
 def test_nothing_begins_before_what_it_starts_from_has_ended(
