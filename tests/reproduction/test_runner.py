@@ -47,9 +47,9 @@ class FakeBinaries:
         self.durations = {}
 
     def __call__(self, module, *arguments, stdout=None, stderr=None):
-        for stream in (stdout, stderr):
+        for stream, text in ((stdout, b"some output\n"), (stderr, b"some errors\n")):
             if stream is not None:
-                stream.write(b"some output\n")
+                stream.write(text)
         code = self._act(module, *arguments)
         duration = self.durations.get(len(self.processes) + 1, 0)
         self.processes.append(FakeProcess(code, duration))
@@ -402,7 +402,8 @@ def test_trainings_at_the_same_time_have_their_own_cores_and_outputs(
     assert cores[:3] == [(0, 2), (1, 3), (1, 3)]
     logs = sorted(path.stem for path in (tmp_path / "runs" / "seed-1").glob("*.log"))
     assert logs == sorted(names[: len(names) // 3])
-    assert "some output" in (tmp_path / "runs/seed-1/e32-h64-l3-all.log").read_text()
+    log = (tmp_path / "runs" / "seed-1" / "e32-h64-l3-all.log").read_text()
+    assert log.splitlines() == ["some output", "some errors"]
     assert capsys.readouterr().out.count("[1/15] e32-h64-l3-all, seed 1") == 1
     # One at a time has all cores, and prints its output.
     make(tmp_path / "one", "width").run()
