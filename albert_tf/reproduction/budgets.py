@@ -1,6 +1,6 @@
 """Budgets: the sizes and lengths of all experiments, from a smoke test to the paper's.
 
-`smoke` shows in two minutes that everything runs. `hour` trains most experiments for a
+`smoke` shows within minutes that everything runs. `hour` trains most experiments for a
 quarter of an hour on two cores, by `configs/small_ablations.py`, in float32, which no
 CPU has to emulate. `full` has the sizes and steps of the paper.
 """
