@@ -1,8 +1,8 @@
 """Budgets: the sizes and lengths of all experiments, from a smoke test to the paper's.
 
-`smoke` shows within minutes that everything runs. `hour` trains most experiments for a
-quarter of an hour on two cores, by `configs/small_ablations.py`, in float32, which no
-CPU has to emulate. `full` has the sizes and steps of the paper.
+`smoke` shows within minutes that everything runs. `hour` trains most experiments for
+about a quarter of an hour on one core, by `configs/small_ablations.py`, in float32,
+which no CPU has to emulate. `full` has the sizes and steps of the paper.
 """
 
 import dataclasses
@@ -32,7 +32,8 @@ class Budget:
       same_seconds: of training there.
       dropout_settings: of the model that loses its dropout late.
       dropout_steps: before that, and after it.
-      pair_length: tokens of the sequences of the comparison of pair losses.
+      pair_settings: of the models of the comparison of pair losses.
+      pair_length: tokens of their sequences.
       pair_pack: as `data.pack_sequences` there.
       blimp_pairs: pairs of each paradigm; 0 probes nothing.
       task_settings: of the fine-tuning.
@@ -54,6 +55,7 @@ class Budget:
     same_seconds: float
     dropout_settings: tuple[str, ...]
     dropout_steps: tuple[int, int]
+    pair_settings: tuple[str, ...]
     pair_length: int
     pair_pack: int
     blimp_pairs: int
@@ -115,6 +117,7 @@ _SMOKE = Budget(
     same_seconds=1.0,
     dropout_settings=_DROPOUT,
     dropout_steps=(4, 4),
+    pair_settings=(),
     pair_length=64,
     pair_pack=1,
     blimp_pairs=1,
@@ -131,19 +134,26 @@ _HOUR = Budget(
     recipe="small_ablations",
     settings=(),
     num_seeds=3,
-    embedding_sizes=(16, 32, 64, 192),
+    embedding_sizes=(8, 16, 32, 96),
     depth_settings=(),
     depths=((1, 1), (3, 3), (6, 6), (12, 12)),
     width_settings=("model.num_layers=3",),
-    widths=((64, 1024), (128, 2048), (256, 4096), (384, 6144)),
+    widths=((32, 1024), (64, 2048), (128, 4096), (192, 6144)),
     head_size=32,
-    wide_settings=_sizes(256, 8, 3, 32),
+    wide_settings=_sizes(128, 4, 3, 16),
     wide_depths=((3, 12), (6, 24)),
-    bert_settings=(*_sizes(192, 4, 8, 192), "model.sharing=none"),
-    albert_settings=_sizes(384, 8, 4, 32),
+    bert_settings=(*_sizes(96, 3, 8, 96), "model.sharing=none"),
+    albert_settings=_sizes(256, 8, 4, 16),
     same_seconds=600.0,
     dropout_settings=_DROPOUT,
-    dropout_steps=(3000, 1500),
+    dropout_steps=(6000, 3000),
+    # Models of the base's size learn too little about pairs.
+    pair_settings=(
+        *_sizes(192, 4, 4, 32),
+        *_steps(3000, 200, 2200),
+        "train.batch_size=16",
+        "train.save_every_steps=500",
+    ),
     pair_length=64,
     pair_pack=2,
     blimp_pairs=50,
@@ -178,6 +188,7 @@ _FULL = Budget(
     same_seconds=32 * 3600.0,
     dropout_settings=(*_XXLARGE, *_DROPOUT),
     dropout_steps=(1_000_000, 125_000),
+    pair_settings=(),
     pair_length=512,
     pair_pack=0,
     blimp_pairs=0,

@@ -192,7 +192,9 @@ class Maker:
         rows = []
         for kind, figures in paper.INTRINSIC.items():
             records = (self._pair_dataset(kind),)
-            config = self._config(*experiments.records_of(records))
+            config = self._config(
+                *self._budget.pair_settings, *experiments.records_of(records)
+            )
             trained = experiments.Experiment(f"pair-{kind}", config, records, judged)
             printed = {**figures, AVERAGE: paper.PAIR_LOSSES[kind].average}
             rows.append(Row(kind, _PAIR_LABELS[kind], trained, printed))

@@ -490,6 +490,48 @@ def test_the_batches_with_muon_are_those_of_their_figures():
     assert f"{each / both:.1f} times as fast as one after another" in page
 
 
+def test_the_base_of_the_ablations_is_that_of_its_figures():
+    heading = "## 2026-11-27: a smaller base for the paper's tables"
+    rows = {row[0]: row[1:] for row in _rows(heading)}
+    found = _read("small_ablations.json")
+    losses = {}
+    for run in found["runs"]:
+        size, last = run["batch_size"], run["heldout"]
+        assert run["num_steps"] * size == 48_000
+        key = (run["hidden_size"], 128 * size, run["learning_rate"])
+        losses.setdefault(key, []).append(last["mlm_loss"])
+        cells = [
+            f"{run['training_loss'][str(count // size)]:.3f}"
+            for count in (16_000, 32_000, 48_000)
+        ]
+        cells += [f"{last['mlm_loss']:.3f}", f"{100 * last['mlm_accuracy']:.1f}"]
+        shares = (run.get(name) for name in ("blimp", "sst2"))
+        cells += [f"{100 * share:.1f}" if share else "" for share in shares]
+        hidden_size, tokens, rate = key
+        name = f"{hidden_size}, {run['embedding_size']}, {tokens:,}, {rate:g}"
+        assert rows[f"{name}, {run['seed']}"] == cells
+    speeds = {
+        size: statistics.mean(values)
+        for size, values in found["tokens_per_second"]["by_hidden_size"].items()
+    }
+    assert rows["H"] == [*speeds]
+    assert rows[
+        "tokens a second on one core (E 32, 24, 32, 16; 2,048 tokens a step)"
+    ] == [f"{speed:,.0f}" for speed in speeds.values()]
+    means = {key: statistics.mean(values) for key, values in losses.items()}
+    wide, narrow = means[192, 2048, 0.002], means[96, 2048, 0.002]
+    text = " ".join((DOCS / "experiments.md").read_text().split())
+    for phrase in (
+        f"H 96 is {speeds['96'] / speeds['192']:.2f} times as fast as H 192",
+        f"its held-out loss is {narrow - wide:.2f} nats higher",
+        f"regain {narrow - means[96, 1024, 0.002]:.2f} nats of it",
+        f"Twice the rate is {narrow - means[96, 2048, 0.004]:.2f} nats better",
+    ):
+        assert phrase in text
+    one, other = losses[192, 2048, 0.002]
+    assert f"two seeds of H 192 differ ({one - other:.2f})" in text
+
+
 def test_the_times_without_bfloat16_are_those_of_the_figures():
     found = _read("without_bfloat16.json")
     start = " ".join((DOCS / "start.md").read_text().split())

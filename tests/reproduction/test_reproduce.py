@@ -64,7 +64,7 @@ def test_the_smallest_budget_ends_in_a_table_and_trains_nothing_twice(
 
 
 def test_the_tables_are_written_from_what_was_measured(tmp_path, capsys):
-    measured = {"e32-h64-l3-all": {"digest": "", "seeds": {"1": {"mlm_loss": 5.25}}}}
+    measured = {"e16-h32-l3-all": {"digest": "", "seeds": {"1": {"mlm_loss": 5.25}}}}
     (tmp_path / "measures.json").write_text(json.dumps(measured))
     binaries.run(
         reproduce,

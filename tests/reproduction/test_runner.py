@@ -197,7 +197,7 @@ def test_nothing_is_trained_twice(fake, tmp_path):
     assert len(fake.calls) == count
     # The other table shares one of its two experiments.
     make(tmp_path, "wide_depth").run()
-    assert [name for _, name in fake.trained[12:]] == ["e32-h256-l6-all"] * 3
+    assert [name for _, name in fake.trained[12:]] == ["e16-h128-l6-all"] * 3
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(75, 75), (130, 130), (-15, 75)])
@@ -243,7 +243,7 @@ def test_what_fails_is_left_out_with_what_starts_from_it(fake, tmp_path, capsys)
 def test_checkpoints_are_removed_after_the_last_experiment_of_a_seed(fake, tmp_path):
     make(tmp_path, "width").run()
     assert not list(tmp_path.glob("runs/*/*/model.ckpt-*"))
-    assert (tmp_path / "runs" / "seed-1" / "e32-h64-l3-all").is_dir()
+    assert (tmp_path / "runs" / "seed-1" / "e16-h32-l3-all").is_dir()
 
 
 def test_the_runs_of_other_tables_keep_their_checkpoints(fake, tmp_path):
@@ -350,7 +350,7 @@ def test_figures_of_other_texts_probes_or_tasks_are_not_mixed(fake, tmp_path, ch
     if "inputs" in change:
         change = {"inputs": (str(tmp_path / "text.txt"),)}
     make(tmp_path / "out", "width").run()
-    with pytest.raises(ValueError, match="has figures of e32-h64-l3-all with other"):
+    with pytest.raises(ValueError, match="has figures of e16-h32-l3-all with other"):
         make(tmp_path / "out", "width", **change).run()
     # To write the tables nothing needs to be known.
     (table,) = make(tmp_path / "out", "width", **change).results()
@@ -402,12 +402,12 @@ def test_trainings_at_the_same_time_have_their_own_cores_and_outputs(
     assert cores[:3] == [(0, 2), (1, 3), (1, 3)]
     logs = sorted(path.stem for path in (tmp_path / "runs" / "seed-1").glob("*.log"))
     assert logs == sorted(names[: len(names) // 3])
-    log = (tmp_path / "runs" / "seed-1" / "e32-h64-l3-all.log").read_text()
+    log = (tmp_path / "runs" / "seed-1" / "e16-h32-l3-all.log").read_text()
     assert log.splitlines() == ["some output", "some errors"]
-    assert capsys.readouterr().out.count("[1/15] e32-h64-l3-all, seed 1") == 1
+    assert capsys.readouterr().out.count("[1/15] e16-h32-l3-all, seed 1") == 1
     # One at a time has all cores, and prints its output.
     make(tmp_path / "one", "width").run()
-    assert request_of(tmp_path / "one", 1, "e32-h64-l3-all")["cores"] == []
+    assert request_of(tmp_path / "one", 1, "e16-h32-l3-all")["cores"] == []
     assert not list((tmp_path / "one" / "runs").glob("*/*.log"))
 
 
@@ -444,9 +444,9 @@ def test_an_interruption_of_one_ends_all(fake, four_cores, tmp_path):
 
 
 def test_a_failure_names_the_log(fake, four_cores, tmp_path, capsys):
-    fake.failing = "seed-2/e32-h128-l3-all-request.json"
+    fake.failing = "seed-2/e16-h64-l3-all-request.json"
     failed = make(tmp_path, "width", num_parallel=2).run()
-    assert failed == ["e32-h128-l3-all (seed 2)"]
-    log_path = tmp_path / "runs" / "seed-2" / "e32-h128-l3-all.log"
+    assert failed == ["e16-h64-l3-all (seed 2)"]
+    log_path = tmp_path / "runs" / "seed-2" / "e16-h64-l3-all.log"
     assert f"its output is in {log_path}" in capsys.readouterr().err
     assert "some output" in log_path.read_text()

@@ -79,15 +79,15 @@ def test_names_of_experiments_are_unique(budget):
 
 def test_an_experiment_that_two_tables_read_is_one():
     found = all_tables("hour")
-    base = "e32-h192-l4-all"
+    base = "e16-h96-l4-all"
     having = [
         name
         for name, table in found.items()
         if base in [row.experiment.name for row in table.rows]
     ]
     assert having == ["embedding_size", "sharing"]
-    assert "e32-h256-l3-all" in [r.experiment.name for r in found["width"].rows]
-    assert "e32-h256-l3-all" in [r.experiment.name for r in found["wide_depth"].rows]
+    assert "e16-h128-l3-all" in [r.experiment.name for r in found["width"].rows]
+    assert "e16-h128-l3-all" in [r.experiment.name for r in found["wide_depth"].rows]
 
 
 def test_two_experiments_of_one_name_are_an_error():
@@ -151,8 +151,8 @@ def test_dropout_is_on_in_one_of_two_branches():
         for one in (kept.start, kept, removed)
     ]
     assert rates == [(0.1, 0.1), (0.1, 0.1), (0.0, 0.0)]
-    assert kept.start.config.train.num_steps == 3000
-    assert kept.config.train.num_steps == removed.config.train.num_steps == 4500
+    assert kept.start.config.train.num_steps == 6000
+    assert kept.config.train.num_steps == removed.config.train.num_steps == 9000
 
 
 def test_a_setting_of_the_command_is_in_all_experiments():
@@ -178,7 +178,7 @@ def test_another_length_keeps_the_shares_of_the_schedule():
 def test_a_new_setting_does_not_make_another_experiment():
     trained = all_tables("hour")["sharing"].rows[0].experiment
     found = trained.identity()["config"]
-    assert found["model"]["embedding_size"] == 192
+    assert found["model"]["embedding_size"] == 96
     default = config.Config()
     for section, values in found.items():
         for name, value in values.items():
