@@ -14,6 +14,11 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import pytest  # noqa: E402  (the environment comes first)
 
+from albert_tf.core import tensorflow_import  # noqa: E402
+
+# As the commands do, so that the tests hold what users get.
+tensorflow_import.use_onednn()
+
 # A shell starts what runs in its background with Ctrl-C ignored, and processes that
 # tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

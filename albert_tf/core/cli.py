@@ -18,7 +18,7 @@ from albert_tf.core import (
     failures,
     files,
     other_formats,
-    tensorflow_console,
+    tensorflow_import,
 )
 
 
@@ -32,7 +32,7 @@ def run(
     """
     define_flags()
     logging.set_verbosity(logging.WARNING)
-    tensorflow_console.install()
+    tensorflow_import.install()
     try:
         try:
             app.run(main, flags_parser=command_line.parse)
