@@ -1,5 +1,6 @@
 """Figures of docs/experiments.md are those of the JSON beside it."""
 
+import itertools
 import json
 import re
 import statistics
@@ -532,16 +533,37 @@ def test_the_base_of_the_ablations_is_that_of_its_figures():
     assert f"two seeds of H 192 differ ({one - other:.2f})" in text
 
 
+def test_onednn_is_as_fast_as_its_figures():
+    rows = _rows("## 2026-11-27: oneDNN without AVX-512")[1:]
+    runs = _read("onednn.json")["runs"]
+    for cells, run in zip(rows, runs, strict=True):
+        off, on = (
+            statistics.mean(itertools.chain(*run[key])) for key in ("without", "with")
+        )
+        assert cells[0].strip("`") == run["model"]
+        assert cells[1:] == [
+            run["compute_dtype"],
+            str(run["cores"]),
+            *(f"{value:.2f}" for value in (off, on, on / off)),
+        ]
+        assert on > off
+
+
 def test_the_times_without_bfloat16_are_those_of_the_figures():
     found = _read("without_bfloat16.json")
     start = " ".join((DOCS / "start.md").read_text().split())
-    rates = found["small_recipe"]["steps_per_second"]
+    rates = {
+        run["compute_dtype"]: statistics.mean(itertools.chain(*run["with"]))
+        for run in _read("onednn.json")["runs"]
+        if run["model"] == "configs/small.py"
+    }
     assert (
         f"a step took {1 / rates['float32']:.1f} s in float32 and "
-        f"{1 / rates['bfloat16']:.1f} s in bfloat16: five and a half hours, and seven ("
+        f"{1 / rates['bfloat16']:.1f} s in bfloat16: five and a half hours, and six "
+        "and a half ("
     ) in start
     hours = [18_000 / rate / 3600 for rate in rates.values()]
-    assert hours == pytest.approx([5.5, 7.0], abs=0.25)
+    assert hours == pytest.approx([5.5, 6.5], abs=0.25)
     minutes = [seconds / 60 for seconds in found["demonstration"]["seconds"]]
     assert minutes == pytest.approx([10, 14], abs=0.6)
     readme = (project_files.ROOT / "README.md").read_text()
