@@ -536,6 +536,7 @@ def test_the_base_of_the_ablations_is_that_of_its_figures():
 def test_onednn_is_as_fast_as_its_figures():
     rows = _rows("## 2026-11-27: oneDNN without AVX-512")[1:]
     runs = _read("onednn.json")["runs"]
+    ratios = []
     for cells, run in zip(rows, runs, strict=True):
         off, on = (
             statistics.mean(itertools.chain(*run[key])) for key in ("without", "with")
@@ -547,6 +548,9 @@ def test_onednn_is_as_fast_as_its_figures():
             *(f"{value:.2f}" for value in (off, on, on / off)),
         ]
         assert on > off
+        ratios.append(on / off)
+    training = (DOCS / "training.md").read_text()
+    assert f"{min(ratios):.2f} to {max(ratios):.2f} times as fast" in training
 
 
 def test_the_times_without_bfloat16_are_those_of_the_figures():
