@@ -10,10 +10,9 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.devices import chip_table
 from albert_tf.planning import run_plan
-from albert_tf.reproduction import budgets, experiments, tables
-from albert_tf.reproduction import results as reproduction_results
+from albert_tf.reproduction import experiments, tables
 from data_prep.benchmarks import simulated_blocks
-from tests.repository import project_files
+from tests.repository import project_files, reproduced_tables
 
 DOCS = project_files.ROOT / "docs"
 # How docs/serving.md calls what bench-serve measured: family and form.
@@ -228,66 +227,30 @@ def test_speeds_of_the_papers_models_are_those_of_the_figures():
     )
 
 
-def _reproduced(name):
-    """The table of the hour, its file of measures, and what these depend on."""
-    hour = budgets.BUDGETS["hour"]
-    if name == "pair_loss":
-        texts = {experiments.MAIN: [["demonstration.txt", 7_913_718]]}
-        measured = {"texts": texts, "blimp_pairs": 0, "tasks": {}}
-        path, settings = "reproduction/pair_loss.json", ["data.heldout_rate=0.05"]
-    else:
-        texts = {
-            experiments.MAIN: [["wikipedia_en_random.txt", 106_159_026]],
-            experiments.OTHER: [["wikipedia_en_good_featured.txt", 138_831_727]],
-        }
-        measured = {
-            "texts": texts,
-            "blimp_pairs": hour.blimp_pairs,
-            "tasks": {"sst2": list(hour.task_settings)},
-        }
-        path, settings = "reproduction/measures.json", []
-    table = tables.Maker(hour, settings).make(name)
-    texts["vocab_size"] = table.rows[0].experiment.config.model.vocab_size
-    return table, path, measured
-
-
 @pytest.mark.parametrize("name", tables.TABLES)
 def test_the_reproduced_tables_are_those_of_the_measures(name):
-    table, path, _ = _reproduced(name)
-    measured = {key: one["seeds"] for key, one in _read(path).items()}
-    text = (DOCS / "reproduction.md").read_text()
-    begin, end = f"<!-- begin of {name} -->\n", f"<!-- end of {name} -->\n"
-    if begin not in text:
-        # Nothing of an unfinished table is hidden: it has a row that was not measured.
-        assert any(row.experiment.name not in measured for row in table.rows)
-        return
-    assert text.count(begin) == text.count(end) == 1
+    begin, end = reproduced_tables.markers(name)
+    text = reproduced_tables.PAGE.read_text()
+    markdown = reproduced_tables.reproduced(name).markdown()
+    # Nothing is hidden: what was measured whole is shown.
+    shown = 1 if markdown else 0
+    assert text.count(begin) == text.count(end) == shown
     within = text.partition(begin)[2].partition(end)[0].strip()
-    found = reproduction_results.collect(table, measured)
-    assert within == "\n".join(reproduction_results.markdown(found)), (
-        "put between the markers of reproduction.md what `albert_tf.reproduce "
-        f"--table={name} --budget=hour --notrain --measures=docs/{path}` writes to "
-        "tables.md"
-    )
+    assert within == markdown, "run python -m tests.repository.reproduced_tables"
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
 def test_the_reproduced_tables_have_the_settings_and_texts_of_today(name):
-    table, path, measured = _reproduced(name)
-    measures = _read(path)
-    for experiment in experiments.in_order(row.experiment for row in table.rows):
-        if experiment.name not in measures:
-            continue
-        texts = dict(measured["texts"])
-        if all(one.text == experiments.MAIN for one in experiment.all_datasets()):
-            texts.pop(experiments.OTHER, None)
-        digest = experiments.digest(experiment, {**measured, "texts": texts})
-        assert measures[experiment.name]["digest"] == digest, experiment.name
-    for files in measured["texts"].values():
-        if isinstance(files, list):
-            ((_, size),) = files
-            digits = 2 if size < 10e6 else 0
-            assert f"{size / 1e6:.{digits}f} MB" in _text("reproduction.md")
+    reproduced = reproduced_tables.reproduced(name)
+    trained = experiments.in_order(row.experiment for row in reproduced.table.rows)
+    measures = reproduced.measures()
+    for experiment in trained:
+        if experiment.name in measures:
+            digest = measures[experiment.name]["digest"]
+            assert digest == reproduced.digest(experiment), experiment.name
+    for ((_, size),) in reproduced.texts.values():
+        digits = 2 if size < 10e6 else 0
+        assert f"{size / 1e6:.{digits}f} MB" in _text("reproduction.md")
 
 
 def test_what_words_alone_tell_of_the_pairs_is_that_of_the_figures():
