@@ -13,6 +13,8 @@ package takes no time. Everything else is private and may change.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from albert_tf.core import onednn
+
 if TYPE_CHECKING:  # for editors and type checkers
     from albert_tf.api.layers import EncoderLayer as EncoderLayer
     from albert_tf.api.layers import load_encoder as load_encoder
@@ -27,6 +29,9 @@ if TYPE_CHECKING:  # for editors and type checkers
     from albert_tf.training.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
+
+# TensorFlow reads it when it is imported, which everything here does later.
+onednn.turn_on()
 
 # The module of each name.
 _MODULES = {

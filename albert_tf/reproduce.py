@@ -33,8 +33,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "budget",
         budgets.SMOKE,
         list(budgets.BUDGETS),
-        "smoke: tiny models and a few steps. hour: about a quarter of an hour on two "
-        "cores for most trainings. full: the sizes and steps of the paper.",
+        "smoke: tiny models and a few steps. hour: about ten minutes on one core for "
+        "most trainings. full: the sizes and steps of the paper.",
         flag_values,
     )
     flags.DEFINE_string("output_dir", None, "Directory of all outputs.", flag_values)

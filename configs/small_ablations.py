@@ -1,7 +1,7 @@
 """The base of the ablations of `albert_tf.reproduce`: 4 layers, H 96, E 16, V 8,000.
 
 6,000 steps of 1,024 tokens in sequences of 32, without a loss of the pair: about
-twelve minutes on one core. docs/reproduction.md says why; configs/small.py is the
+ten minutes on one core. docs/reproduction.md says why; configs/small.py is the
 recipe for one's own text.
 """
 

@@ -14,10 +14,8 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import pytest  # noqa: E402  (the environment comes first)
 
-from albert_tf.core import tensorflow_import  # noqa: E402
-
-# As the commands do, so that the tests hold what users get.
-tensorflow_import.use_onednn()
+# Before TensorFlow, whose oneDNN the package turns on: tests hold what users get.
+import albert_tf  # noqa: E402, F401
 
 # A shell starts what runs in its background with Ctrl-C ignored, and processes that
 # tests start and interrupt would inherit that.

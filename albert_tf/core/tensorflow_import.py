@@ -1,12 +1,8 @@
-"""How TensorFlow is imported: with a line for the user, no noise, and oneDNN.
+"""The first import of TensorFlow: a line for the user, and no noise.
 
 TensorFlow logs on every start what is no fault: how it was built, and, as an error,
 that a machine without a GPU has no driver for one. What fails raises an exception too.
 TF_CPP_MIN_LOG_LEVEL=0 shows all of its lines.
-
-It multiplies matrices with oneDNN only on processors with AVX-512 or newer extensions.
-oneDNN is also faster on those with AVX2 alone: docs/experiments.md has the figures.
-TF_ENABLE_ONEDNN_OPTS=0 turns it off.
 """
 
 import ctypes
@@ -15,14 +11,12 @@ import importlib.machinery
 import importlib.util
 import logging
 import os
-import platform
 import sys
 import types
 from collections.abc import Sequence
 
 _MODULE = "tensorflow"
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 # Of that variable: all lines, those of errors, and those before the process aborts.
 _ALL, _ERRORS, _FATAL = "0", "2", "3"
 # absl's C++ logging does not read the variable. The function that sets its level has
@@ -48,15 +42,6 @@ def install(is_command: bool = True) -> None:
     """
     if _MODULE not in sys.modules:
         sys.meta_path.insert(0, _Finder(is_command))
-
-
-def use_onednn() -> None:
-    """Lets a TensorFlow that is not imported yet use oneDNN, unless the user says.
-
-    On processors of other kinds TensorFlow has other kernels, and decides itself.
-    """
-    if platform.machine() in ("x86_64", "AMD64"):
-        os.environ.setdefault(_ONEDNN, "1")
 
 
 def log_level() -> str:
@@ -93,7 +78,6 @@ class _Finder(importlib.abc.MetaPathFinder):
             if self._is_command:
                 print("loading TensorFlow, a few seconds", file=sys.stderr, flush=True)
             os.environ.setdefault(_LEVEL, log_level())
-            use_onednn()
             spec.loader = _Loader(loader.name, loader.path)
             if self._is_command and os.environ[_LEVEL] != _ALL:
                 logging.getLogger(_MODULE).addFilter(_is_for_users)

@@ -1,8 +1,8 @@
 """Budgets: the sizes and lengths of all experiments, from a smoke test to the paper's.
 
 `smoke` shows within minutes that everything runs. `hour` trains most experiments for
-about a quarter of an hour on one core, by `configs/small_ablations.py`, in float32,
-which no CPU has to emulate. `full` has the sizes and steps of the paper.
+about ten minutes on one core, by `configs/small_ablations.py`, in float32, which no CPU
+has to emulate. `full` has the sizes and steps of the paper.
 """
 
 import dataclasses
@@ -147,7 +147,7 @@ _HOUR = Budget(
     same_seconds=600.0,
     dropout_settings=_DROPOUT,
     dropout_steps=(6000, 3000),
-    # Models of the base's size learn too little about pairs.
+    # With which this table was measured; smaller models were not tried on pairs.
     pair_settings=(
         *_sizes(192, 4, 4, 32),
         *_steps(3000, 200, 2200),

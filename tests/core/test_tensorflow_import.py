@@ -1,4 +1,4 @@
-"""How TensorFlow is imported: what is shown, and which kernels it has."""
+"""What the console shows of the import of TensorFlow."""
 
 import os
 import subprocess
@@ -101,21 +101,3 @@ def test_errors_of_accelerators_and_workers_are_shown(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert tensorflow_import.log_level() == level
-
-
-_SHOW_ONEDNN = "os.write(2, os.environ.get('TF_ENABLE_ONEDNN_OPTS', 'TF').encode())"
-
-
-@pytest.mark.parametrize("use", [_IMPORT, "import albert_tf; albert_tf.load"])
-def test_onednn_is_on_unless_the_user_turns_it_off(tmp_path, use):
-    fake = _fake(tmp_path, f"{_SHOW_ONEDNN}\nraise SystemExit(0)\n")
-    assert _stderr(use, fake)[1].removeprefix(_LINE) == "1"
-    chosen = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    assert _stderr(use, fake, **chosen)[1].removeprefix(_LINE) == "0"
-
-
-def test_other_processors_have_the_kernels_that_tensorflow_chooses(monkeypatch):
-    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
-    monkeypatch.setattr(tensorflow_import.platform, "machine", lambda: "aarch64")
-    tensorflow_import.use_onednn()
-    assert "TF_ENABLE_ONEDNN_OPTS" not in os.environ

@@ -168,9 +168,9 @@ def test_a_setting_of_the_command_is_in_all_experiments():
 
 def test_another_length_keeps_the_shares_of_the_schedule():
     config = all_tables("hour")["sharing"].rows[0].experiment.config
-    longer = experiments.with_num_steps(config, 6000)
-    assert longer.train.num_steps == longer.train.eval_every_steps == 6000
-    assert (longer.optimizer.warmup_steps, longer.optimizer.decay_steps) == (400, 4400)
+    longer = experiments.with_num_steps(config, 9000)
+    assert longer.train.num_steps == longer.train.eval_every_steps == 9000
+    assert (longer.optimizer.warmup_steps, longer.optimizer.decay_steps) == (600, 6600)
     tiny = experiments.with_num_steps(config, 1)
     assert (tiny.optimizer.warmup_steps, tiny.optimizer.decay_steps) == (0, 1)
 
