@@ -14,8 +14,14 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import pytest  # noqa: E402  (the environment comes first)
 
-# Before TensorFlow, whose oneDNN the package turns on: tests hold what users get.
-import albert_tf  # noqa: E402, F401
+# On processors with AVX2 alone the package turns oneDNN on; not all tests were run with
+# it there. So they take TensorFlow's default, in the processes that they start too, and
+# `TF_ENABLE_ONEDNN_OPTS=1 make test` runs them with it.
+_WITH_ONEDNN = {"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile"}
+_CPU = pathlib.Path("/proc/cpuinfo")
+_INSTRUCTIONS = set(_CPU.read_text().split()) if _CPU.exists() else set()
+if "avx2" in _INSTRUCTIONS and not _WITH_ONEDNN & _INSTRUCTIONS:
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 # A shell starts what runs in its background with Ctrl-C ignored, and processes that
 # tests start and interrupt would inherit that.
