@@ -313,7 +313,7 @@ def test_a_number_of_steps_alone_does_not_keep_a_setting(fake, tmp_path):
     make(tmp_path, "same_time").run()
     assert len(fake.timed) == 2
     measures = strict_json.load(str(tmp_path / "measures.json"))
-    assert [entry["num_steps"] for entry in measures.values()] == [600, 600]
+    assert [entry["num_steps"] for entry in measures.values()] == [1200, 1200]
 
 
 def test_all_seeds_of_what_has_a_time_have_the_same_steps_on_other_machines_too(
@@ -327,8 +327,8 @@ def test_all_seeds_of_what_has_a_time_have_the_same_steps_on_other_machines_too(
         for name in names:
             path = tmp_path / "runs" / f"seed-{seed}" / f"{name}-request.json"
             config = strict_json.load(str(path))["config"]
-            assert config["train"]["num_steps"] == 1200  # 600 seconds
-            assert config["optimizer"]["warmup_steps"] == 80
+            assert config["train"]["num_steps"] == 2400  # 1,200 seconds
+            assert config["optimizer"]["warmup_steps"] == 160
     # Another machine, which is slower, has measures of one seed alone.
     measures = strict_json.load(str(tmp_path / "measures.json"))
     measures[names[0]]["seeds"] = {"1": {}}
@@ -339,7 +339,7 @@ def test_all_seeds_of_what_has_a_time_have_the_same_steps_on_other_machines_too(
     make(tmp_path / "other", "same_time").run()
     assert fake.timed == [names]
     path = tmp_path / "other" / "runs" / "seed-1" / f"{names[1]}-request.json"
-    assert strict_json.load(str(path))["config"]["train"]["num_steps"] == 1200
+    assert strict_json.load(str(path))["config"]["train"]["num_steps"] == 2400
 
 
 @pytest.mark.parametrize(
