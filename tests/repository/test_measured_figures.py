@@ -253,6 +253,30 @@ def test_the_reproduced_tables_have_the_settings_and_texts_of_today(name):
         assert f"{size / 1e6:.{digits}f} MB" in _text("reproduction.md")
 
 
+def test_what_the_page_says_of_added_data_is_that_of_the_measures():
+    measures = _read("reproduction/measures.json")
+    without, added, base = (
+        measures[name]["seeds"]["1"]
+        for name in ("data-without", "data-with", "e16-h96-l4-all")
+    )
+    cost, gain = (
+        100 * abs(added[key] - without[key])
+        for key in ("main/mlm_accuracy", "other/mlm_accuracy")
+    )
+    assert added["main/mlm_accuracy"] < without["main/mlm_accuracy"]
+    assert added["other/mlm_accuracy"] > without["other/mlm_accuracy"]
+    text = _text("reproduction.md")
+    assert f"cost {cost:.1f} points of MLM accuracy on the first one" in text
+    assert f"gain {gain:.1f} on the other" in text
+    tokens, blimp, sst2 = (
+        tuple(f"{100 * one[key]:.1f}" for one in (without, base))
+        for key in ("mlm_accuracy", "blimp", "sst2")
+    )
+    phrase = f"{tokens[0]}% and {tokens[1]}% of the masked tokens, BLiMP {blimp[0]} and"
+    assert phrase in text
+    assert f"{blimp[1]}, SST-2 {sst2[0]} and {sst2[1]}." in text
+
+
 def test_what_words_alone_tell_of_the_pairs_is_that_of_the_figures():
     words, measures = (
         _read("reproduction/pair_words.json"),
