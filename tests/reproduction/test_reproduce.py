@@ -73,7 +73,7 @@ def test_the_tables_are_written_from_what_was_measured(tmp_path, capsys):
     )
     printed = capsys.readouterr().out
     assert "11 trainings are missing" in printed
-    assert re.search(r"H 64 \(paper: 1024\) .* 5\.250$", printed, re.M)
+    assert re.search(r"H 32 \(paper: 1024\) .* 5\.250$", printed, re.M)
     assert not (tmp_path / "out" / "runs").exists()
 
 
