@@ -56,7 +56,7 @@ if not TYPE_CHECKING:  # for these any name would be one of the package
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         # Each name needs TensorFlow, whose own lines the commands hide too.
-        importlib.import_module("albert_tf.core.tensorflow_import").install(False)
+        importlib.import_module("albert_tf.core.tensorflow_console").install(False)
         value = getattr(importlib.import_module(_MODULES[name]), name)
         globals()[name] = value
         return value

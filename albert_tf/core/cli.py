@@ -18,7 +18,7 @@ from albert_tf.core import (
     failures,
     files,
     other_formats,
-    tensorflow_import,
+    tensorflow_console,
 )
 
 
@@ -32,7 +32,7 @@ def run(
     """
     define_flags()
     logging.set_verbosity(logging.WARNING)
-    tensorflow_import.install()
+    tensorflow_console.install()
     try:
         try:
             app.run(main, flags_parser=command_line.parse)

@@ -1,31 +1,20 @@
 """oneDNN is on before TensorFlow is imported."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from albert_tf.core import onednn
-from tests.repository import project_files
+from tests.support import first_import
 
 _VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
-_SHOW = f"import os\nprint(os.environ.get('{_VARIABLE}'))\nraise SystemExit(0)\n"
+_SHOW = f"print(os.environ.get('{_VARIABLE}'))\nraise SystemExit(0)\n"
 
 
 def _shown(tmp_path, program, **variables):
     """What a module in TensorFlow's place finds when the program imports it."""
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text(_SHOW)
-    folders = os.pathsep.join([str(tmp_path), str(project_files.ROOT)])
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**kept, "PYTHONPATH": folders, **variables},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    fake = first_import.fake_tensorflow(tmp_path, _SHOW)
+    done = first_import.run(program, fake, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -524,7 +524,7 @@ def test_the_base_of_the_ablations_is_that_of_its_figures():
     text = " ".join((DOCS / "experiments.md").read_text().split())
     for phrase in (
         f"H 96 is {speeds['96'] / speeds['192']:.2f} times as fast as H 192",
-        f"its held-out loss is {narrow - wide:.2f} nats higher",
+        f"its held-out loss is {narrow - wide:.2f} nats above the mean",
         f"regain {narrow - means[96, 1024, 0.002]:.2f} nats of it",
         f"Twice the rate is {narrow - means[96, 2048, 0.004]:.2f} nats better",
     ):

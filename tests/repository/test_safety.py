@@ -24,7 +24,7 @@ _CALLS = {
 _MODULES = ("cPickle", "cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve")
 # Recipes are Python, and SECURITY.md says so; TensorFlow is a package.
 _RECIPES = "albert_tf/core/config_io.py"
-_IMPORTER = "albert_tf/core/tensorflow_import.py"
+_IMPORTER = "albert_tf/core/tensorflow_console.py"
 
 
 def violations(path: str, source: str) -> list[str]:

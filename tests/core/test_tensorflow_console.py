@@ -1,18 +1,14 @@
-"""What the console shows of the import of TensorFlow."""
-
-import os
-import subprocess
-import sys
+"""What the console shows of TensorFlow."""
 
 import pytest
 
-from albert_tf.core import tensorflow_import
-from tests.repository import project_files
+from albert_tf.core import tensorflow_console
+from tests.support import first_import
 
 _LINE = "loading TensorFlow, a few seconds\n"
 _IMPORT = """
-from albert_tf.core import tensorflow_import
-tensorflow_import.install()
+from albert_tf.core import tensorflow_console
+tensorflow_console.install()
 import tensorflow
 """
 # Makes a function seven times, as a command does with models of several seeds.
@@ -27,23 +23,8 @@ tensorflow.function(lambda x: 2 * x, jit_compile=True)(tensorflow.constant(1.0))
 
 
 def _stderr(program, *folders, **variables):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    paths = os.pathsep.join([*map(str, folders), str(project_files.ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**kept, "PYTHONPATH": paths, **variables},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = first_import.run(program, *folders, **variables)
     return done.returncode, done.stderr
-
-
-def _fake(tmp_path, source):
-    folder = tmp_path / "tensorflow"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(f"import os\n{source}")
-    return tmp_path
 
 
 def test_nothing_but_a_line_is_shown_without_a_fault():
@@ -59,7 +40,7 @@ def test_functions_that_are_made_again_are_no_news_to_users():
 
 def test_what_an_import_that_fails_logs_is_shown(tmp_path):
     source = "os.write(2, b'E no such library\\n')\nraise ImportError('lib')\n"
-    code, shown = _stderr(_IMPORT, _fake(tmp_path, source))
+    code, shown = _stderr(_IMPORT, first_import.fake_tensorflow(tmp_path, source))
     assert code == 1
     assert shown.startswith(f"{_LINE}E no such library\n") and "ImportError" in shown
 
@@ -70,7 +51,7 @@ import sys
 print(os.environ['TF_CPP_MIN_LOG_LEVEL'], file=sys.stderr)
 sys.exit(0)
 """
-    fake = _fake(tmp_path, source)
+    fake = first_import.fake_tensorflow(tmp_path, source)
     use = "import albert_tf; albert_tf.load"
     assert _stderr(use, fake, CUDA_VISIBLE_DEVICES="") == (0, "3\n")
     assert _stderr(use, fake, TF_CPP_MIN_LOG_LEVEL="1") == (0, "1\n")
@@ -78,7 +59,7 @@ sys.exit(0)
 
 def test_the_user_sets_the_level(tmp_path):
     source = "print(os.environ['TF_CPP_MIN_LOG_LEVEL'], file=__import__('sys').stderr)"
-    fake = _fake(tmp_path, source)
+    fake = first_import.fake_tensorflow(tmp_path, source)
     assert _stderr(_IMPORT, fake, TF_CPP_MIN_LOG_LEVEL="0") == (0, f"{_LINE}0\n")
 
 
@@ -95,9 +76,9 @@ def test_the_user_sets_the_level(tmp_path):
 def test_errors_of_accelerators_and_workers_are_shown(
     monkeypatch, file, variables, level
 ):
-    monkeypatch.setattr(tensorflow_import, "_ACCELERATORS", (file,))
+    monkeypatch.setattr(tensorflow_console, "_ACCELERATORS", (file,))
     for name in ("CUDA_VISIBLE_DEVICES", "TF_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert tensorflow_import.log_level() == level
+    assert tensorflow_console.log_level() == level

@@ -1,4 +1,4 @@
-"""The first import of TensorFlow: a line for the user, and no noise.
+"""What the console shows of TensorFlow: a line while it is loaded, and not its noise.
 
 TensorFlow logs on every start what is no fault: how it was built, and, as an error,
 that a machine without a GPU has no driver for one. What fails raises an exception too.
@@ -35,7 +35,7 @@ _ACCELERATORS = (
 
 
 def install(is_command: bool = True) -> None:
-    """Prepares the first import of TensorFlow.
+    """Removes the noise of the first import of TensorFlow.
 
     Args:
       is_command: whether to print a line that it is loaded.
