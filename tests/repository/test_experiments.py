@@ -582,6 +582,8 @@ def test_the_times_without_bfloat16_are_those_of_the_figures():
     assert hours == pytest.approx([5.5, 6.5], abs=0.25)
     minutes = [seconds / 60 for seconds in found["demonstration"]["seconds"]]
     assert minutes == pytest.approx([10, 14], abs=0.6)
+    (with_onednn,) = found["demonstration_with_onednn"]["seconds"]
+    assert min(minutes) < with_onednn / 60 < max(minutes)
     readme = (project_files.ROOT / "README.md").read_text()
     for page in (start, " ".join(readme.split())):
         assert "with AVX-512, or ten to fourteen without" in page
