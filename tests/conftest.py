@@ -14,6 +14,8 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import pytest  # noqa: E402  (the environment comes first)
 
+from tests.support import graph_optimizer  # noqa: E402
+
 # On processors with AVX2 alone the package turns oneDNN on; not all tests were run with
 # it there. So they take TensorFlow's default, in the processes that they start too, and
 # `TF_ENABLE_ONEDNN_OPTS=1 make test` runs them with it.
@@ -46,6 +48,11 @@ def shared_data() -> pathlib.Path:
 
 
 def pytest_collection_finish() -> None:
-    """Keeps collections of garbage from reading all that was imported, each time."""
+    """Keeps what a test does not need from taking its time.
+
+    Collections of garbage do not read all that was imported, and are rarer.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    graph_optimizer.turn_off()

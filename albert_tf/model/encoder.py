@@ -79,6 +79,9 @@ class Encoder(layers.Layer):
         self.pooler = layers.Dense(
             config.hidden_size, initializer.child("pooler"), name="pooler"
         )
+        self._has_dropout = bool(
+            config.hidden_dropout_rate or config.attention_dropout_rate
+        )
 
     def call(
         self,
@@ -152,7 +155,7 @@ class Encoder(layers.Layer):
         embedded = self.embeddings(
             input_ids,
             segment_ids,
-            stateless_random.fold_in(dropout_seed, 0),
+            self._seed_of_part(dropout_seed, 0),
             packing.position_ids if packing else None,
         )
         hidden = tf.cast(embedded, self.compute.dtype)
@@ -200,12 +203,22 @@ class Encoder(layers.Layer):
                 hidden,
                 attention_bias=attention_bias,
                 # Each application draws its own mask, even if the block is the same.
-                dropout_seed=stateless_random.fold_in(dropout_seed, 1 + depth),
+                dropout_seed=self._seed_of_part(dropout_seed, 1 + depth),
                 positions=positions if depth == last else None,
                 sequence_numbers=packing.sequence_numbers if packing else None,
             )
             all_layers.append(hidden)
         return all_layers
+
+    def _seed_of_part(self, dropout_seed, number: int):
+        """Returns the seed of a part, int32 [2]; None without dropout.
+
+        Each part of a block would derive seeds from it, for nothing: one in twelve
+        operations of a small training.
+        """
+        if not self._has_dropout:
+            return None
+        return stateless_random.fold_in(dropout_seed, number)
 
     def outputs(self, embedded, all_layers: Sequence[tf.Tensor]) -> EncoderOutputs:
         """Adds the pooled output to embeddings and layers, float32 as in the result."""

@@ -21,9 +21,11 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.training import metrics_log
-from tests.support import small_run
+from tests.support import graph_optimizer, small_run
 
 TIMEOUT = 240
+
+graph_optimizer.turn_off()  # for the server, and so for all its forks
 
 
 def command(data_dir, model_dir, settings: Sequence[str], *flags: str) -> list[str]:
