@@ -8,7 +8,6 @@ import gzip
 import os
 import shutil
 import tarfile
-import time
 import urllib.request
 import zlib
 
@@ -143,25 +142,19 @@ def _extract(archive: str, folder: str, address: str) -> None:
         directories within it.
     """
     os.makedirs(folder)
-    bytes_left, members_left = _MAX_BYTES, _MAX_MEMBERS
-
-    def only_files(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-        nonlocal bytes_left, members_left
-        bytes_left -= member.size
-        members_left -= 1
-        if members_left < 0:
-            raise tarfile.FilterError(f"it has more than {_MAX_MEMBERS} members")
-        if bytes_left < 0 or not (member.isfile() or member.isdir()):
-            raise tarfile.FilterError(
-                f"{member.name!r} is a link or a device, or too large"
-            )
-        # Files get the time of now: one of an archive may be none that systems know.
-        return tarfile.data_filter(member, path).replace(mtime=time.time(), deep=False)
-
+    bytes_left = _MAX_BYTES
     try:
         with gzip.open(archive) as stream:
             with tarfile.open(fileobj=stream, mode="r|") as opened:
-                opened.extractall(folder, filter=only_files)
+                for number, member in enumerate(opened, 1):
+                    bytes_left -= member.size
+                    if number > _MAX_MEMBERS:
+                        raise tarfile.TarError(
+                            f"it has more than {_MAX_MEMBERS} members"
+                        )
+                    if bytes_left < 0:
+                        raise tarfile.TarError(f"{member.name!r} is too large")
+                    _extract_member(opened, member, folder)
             # To the end, where the checksum is.
             while content := stream.read(_READ_BYTES):
                 bytes_left -= len(content)
@@ -172,6 +165,32 @@ def _extract(archive: str, folder: str, address: str) -> None:
         raise ValueError(
             f"{address} cannot be extracted: {message}. Nothing of it was kept"
         ) from error
+
+
+def _extract_member(
+    opened: tarfile.TarFile, member: tarfile.TarInfo, folder: str
+) -> None:
+    """Writes a file or directory of an archive, below a folder without links.
+
+    The filters of tarfile do that too, but Python 3.11 has them only since 3.11.4.
+    Files get the time of now: one of an archive may be none that systems know.
+
+    Raises:
+      tarfile.TarError: it is something else, or leads out of the folder.
+    """
+    root = os.path.abspath(folder)
+    path = os.path.abspath(os.path.join(root, member.name))
+    if os.path.commonpath([root, path]) != root:
+        raise tarfile.TarError(f"{member.name!r} is outside of the archive")
+    if member.isdir():
+        os.makedirs(path, exist_ok=True)
+        return
+    content = opened.extractfile(member) if member.isfile() else None
+    if content is None:
+        raise tarfile.TarError(f"{member.name!r} is a link or a device")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with content, open(path, "wb") as file:
+        shutil.copyfileobj(content, file)
 
 
 def _checkpoint_folder(content: str, address: str) -> str:

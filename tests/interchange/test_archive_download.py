@@ -89,6 +89,7 @@ def test_another_archive_than_that_required_is_refused(of_authors, tmp_path):
 
 HOSTILE = {
     "a path outside": _member("../outside"),
+    "an absolute path": _member("/outside"),
     "a path that leaves later": _member("albert_base/../../outside"),
     "a symbolic link": _member("a", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
     "a link inside": _member("a", type=tarfile.SYMTYPE, linkname="b"),
