@@ -25,6 +25,10 @@ _INSTRUCTIONS = set(_CPU.read_text().split()) if _CPU.exists() else set()
 if "avx2" in _INSTRUCTIONS and not _WITH_ONEDNN & _INSTRUCTIONS:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
+# What XLA compiles runs a few times in a test; most of the time LLVM would optimize it.
+# `XLA_FLAGS= make test` compiles as for users; some tests always do: see `run_rooms`.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 # A shell starts what runs in its background with Ctrl-C ignored, and processes that
 # tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

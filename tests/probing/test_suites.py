@@ -1,12 +1,12 @@
 """Minimal pairs are read as published, and what is wrong in a file is named."""
 
 import json
-import tarfile
 
 import pytest
 
 from albert_tf.probing import published, suites
 from tests.repository import project_files
+from tests.support import real_archives
 
 
 def blimp_line(good, bad, uid="gaps", term="islands"):
@@ -103,8 +103,7 @@ def unpacked(shared_data, tmp_path_factory):
         path = shared_data / f"{name}.tar.xz"
         if not path.is_file():
             pytest.skip(f"no ../shared/data/{name}.tar.xz: the published suites")
-        with tarfile.open(path) as archive:
-            archive.extractall(folder, filter="data")
+        real_archives.unpack(path, folder)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import tarfile
 import zipfile
 
 import numpy as np
@@ -12,6 +11,7 @@ from albert_tf.core import task_config
 from albert_tf.tasks import examples as examples_lib
 from albert_tf.tasks import glue, glue_archive, predictions
 from albert_tf.tokenization import tokenizer as tokenizer_lib
+from tests.support import real_archives
 
 MNLI_COMMON = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
@@ -449,8 +449,7 @@ def test_a_submission_holds_the_predictions_of_all_tasks(tmp_path):
 
 
 def test_real_files_are_read_whole(shared_data, tmp_path):
-    with tarfile.open(shared_data / "glue_data.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    real_archives.unpack(shared_data / "glue_data.tar.xz", tmp_path)
     folder = tmp_path / "glue_data"
     for name, counts in REAL_COUNTS.items():
         for split, count in zip(("train", "dev", "test"), counts, strict=True):

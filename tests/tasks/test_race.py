@@ -1,7 +1,6 @@
 """RACE's files become the original's rows, four a question."""
 
 import json
-import tarfile
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from albert_tf.core import task_config
 from albert_tf.tasks import examples as examples_lib
 from albert_tf.tasks import predictions, race
 from albert_tf.tokenization import tokenizer as tokenizer_lib
+from tests.support import real_archives
 
 ARTICLE = {
     "id": "middle7.txt",
@@ -238,9 +238,7 @@ def test_answers_and_files_of_predictions(tmp_path):
 
 @pytest.mark.slow
 def test_real_questions_are_read_whole(shared_data, tmp_path):
-    with tarfile.open(shared_data / "race_train_dev.tar.xz") as archive:
-        members = [m for m in archive if m.name.startswith("RACE/dev/")]
-        archive.extractall(tmp_path, members, filter="data")
+    real_archives.unpack(shared_data / "race_train_dev.tar.xz", tmp_path, "RACE/dev/")
     examples, _ = read(task(), tmp_path, "dev")
     groups = [example.group for example in examples]
     assert (len(examples), groups.count("middle")) == (4887, 1436)
