@@ -10,7 +10,7 @@ from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.devices import chip_table
 from albert_tf.planning import run_plan
-from albert_tf.reproduction import experiments, tables
+from albert_tf.reproduction import experiments, paper, tables
 from data_prep.benchmarks import simulated_blocks
 from tests.repository import project_files, reproduced_tables
 
@@ -275,6 +275,25 @@ def test_what_the_page_says_of_added_data_is_that_of_the_measures():
     phrase = f"{tokens[0]}% and {tokens[1]}% of the masked tokens, BLiMP {blimp[0]} and"
     assert phrase in text
     assert f"{blimp[1]}, SST-2 {sst2[0]} and {sst2[1]}." in text
+
+
+def test_the_rows_of_sharing_are_those_of_the_measures():
+    measures, rows = _read("reproduction/measures.json"), []
+    for size, theirs, sharing, label in (
+        (96, 768, "all", "all"),
+        (96, 768, "feed_forward", "feed-forward"),
+        (96, 768, "attention", "attention"),
+        (96, 768, "none", "nothing"),
+        (16, 128, "all", "all"),
+    ):
+        (found,) = measures[f"e{size}-h96-l4-{sharing}"]["seeds"].values()
+        accuracy, blimp, sst2 = (
+            f"{100 * found[key]:.1f}" for key in ("mlm_accuracy", "blimp", "sst2")
+        )
+        printed = paper.SHARINGS[theirs][sharing].average
+        figures = accuracy, f"{found['mlm_loss']:.3f}", blimp, sst2
+        rows.append(f"| {size}, {label} | {printed} | {' | '.join(figures)} |")
+    assert "\n".join(rows) in (DOCS / "reproduction.md").read_text()
 
 
 def test_what_words_alone_tell_of_the_pairs_is_that_of_the_figures():
