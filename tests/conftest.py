@@ -54,9 +54,8 @@ def shared_data() -> pathlib.Path:
 def pytest_collection_finish() -> None:
     """Keeps what a test does not need from taking its time.
 
-    Collections of garbage do not read all that was imported, and are rarer.
+    Collections of garbage do not read all that was imported.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
     graph_optimizer.turn_off()
