@@ -14,8 +14,6 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import pytest  # noqa: E402  (the environment comes first)
 
-from tests.support import graph_optimizer  # noqa: E402
-
 # On processors with AVX2 alone the package turns oneDNN on; not all tests were run with
 # it there. So they take TensorFlow's default, in the processes that they start too, and
 # `TF_ENABLE_ONEDNN_OPTS=1 make test` runs them with it.
@@ -26,8 +24,10 @@ if "avx2" in _INSTRUCTIONS and not _WITH_ONEDNN & _INSTRUCTIONS:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 # What XLA compiles runs a few times in a test; most of the time LLVM would optimize it.
-# `XLA_FLAGS= make test` compiles as for users; some tests always do: see `run_rooms`.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# `XLA_FLAGS= make test` compiles as for users; in `make test` some tests always do: see
+# `run_rooms`.
+QUICKLY_COMPILED = "--xla_backend_optimization_level=0"
+os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)
 
 # A shell starts what runs in its background with Ctrl-C ignored, and processes that
 # tests start and interrupt would inherit that.
@@ -52,10 +52,6 @@ def shared_data() -> pathlib.Path:
 
 
 def pytest_collection_finish() -> None:
-    """Keeps what a test does not need from taking its time.
-
-    Collections of garbage do not read all that was imported.
-    """
+    """Keeps collections of garbage from reading all that was imported, each time."""
     gc.collect()
     gc.freeze()
-    graph_optimizer.turn_off()

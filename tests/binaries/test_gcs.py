@@ -313,9 +313,7 @@ def runs(tmp_path_factory, certificate):
     shutil.copy(folder / "corpus.txt", cloud.bucket)
     shutil.copy(small_run.VOCAB, cloud.bucket)
     words = [sys.executable, *_pretrain(records, folder / "local")]
-    with training_processes.running(
-        [words], folder / "log", optimizes_graphs=True
-    ) as local:
+    with training_processes.running([words], folder / "log") as local:
         prepared = cloud.run(
             *_PREPARE_REMOTELY, f"--work_dir={folder / 'work'}", rate=0.2
         )

@@ -21,11 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.training import metrics_log
-from tests.support import graph_optimizer, small_run
+from tests.support import small_run
 
 TIMEOUT = 240
-
-graph_optimizer.turn_off()  # for the server, and so for all its forks
 
 
 def command(data_dir, model_dir, settings: Sequence[str], *flags: str) -> list[str]:
@@ -55,16 +53,9 @@ def forkserver() -> context_lib.ForkServerContext:
     return context
 
 
-def _run(
-    words: Sequence[str],
-    environment: dict[str, str],
-    errors: str,
-    optimizes_graphs: bool,
-) -> None:
+def _run(words: Sequence[str], environment: dict[str, str], errors: str) -> None:
     """Does in this process what the command would do in one of its own."""
     gc.freeze()  # a collection would read all that the server imported
-    if optimizes_graphs:
-        graph_optimizer.turn_on()
     os.environ.update(environment)
     for path, number in ((os.devnull, 1), (errors, 2)):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -78,10 +69,7 @@ def _run(
 
 @contextlib.contextmanager
 def running(
-    commands: Sequence[Sequence[str]],
-    folder: pathlib.Path,
-    is_cluster: bool = False,
-    optimizes_graphs: bool = False,
+    commands: Sequence[Sequence[str]], folder: pathlib.Path, is_cluster: bool = False
 ) -> Iterator[list[multiprocessing.Process]]:
     """Processes that run side by side, and are gone in the end.
 
@@ -89,7 +77,6 @@ def running(
       commands: of each, as `command` makes them.
       folder: where their error streams go, as 0.err, 1.err, …
       is_cluster: whether they are the workers of one run, each told by TF_CONFIG.
-      optimizes_graphs: as users' processes do, which then compute the same bits.
     """
     folder.mkdir(exist_ok=True)
     workers = [f"127.0.0.1:{_free_port()}" for _ in commands]
@@ -101,8 +88,7 @@ def running(
                 task = {"type": "worker", "index": index}
                 cluster = {"cluster": {"worker": workers}, "task": task}
                 environment["TF_CONFIG"] = json.dumps(cluster)
-            errors = str(folder / f"{index}.err")
-            arguments = (words, environment, errors, optimizes_graphs)
+            arguments = (words, environment, str(folder / f"{index}.err"))
             process = forkserver().Process(target=_run, args=arguments)
             process.start()
             processes.append(process)
