@@ -18,8 +18,8 @@ _READ_BYTES = 256 << 10
 _WITHOUT_END = tf.data.INFINITE_CARDINALITY
 
 InputFn = Callable[[tf.distribute.InputContext], tf.data.Dataset]
-# No function of a dataset has conditions or loops over tensors, and looking for them takes
-# a seventh of the CPU time of a training of a few steps.
+# No function of a dataset has conditions or loops over tensors, and looking for them
+# takes a seventh of the CPU time of a training of a few steps.
 _without_autograph = tf.autograph.experimental.do_not_convert
 
 

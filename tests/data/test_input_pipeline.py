@@ -87,6 +87,20 @@ def test_a_batch_holds_what_the_records_hold(data_dir, manifest):
         assert ours["next_sentence_labels"] == values["next_sentence_labels"]
 
 
+def test_no_function_of_a_dataset_is_converted(data_dir, manifest, monkeypatch):
+    contexts = tf.__internal__.autograph.control_status_ctx
+    parse, found = record_parser.Parser.parse, []
+
+    def recorded(*arguments):
+        found.append(contexts().status.name)
+        return parse(*arguments)
+
+    monkeypatch.setattr(record_parser.Parser, "parse", recorded)
+    _batches(data_dir, manifest, 1)
+    _held_out(data_dir, manifest)
+    assert found == ["DISABLED"] * 2
+
+
 def _rows(batches):
     return [row.tobytes() for batch in batches for row in batch["input_ids"]]
 

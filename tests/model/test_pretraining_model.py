@@ -204,6 +204,20 @@ def test_dropout_draws_anew_for_each_layer_step_and_replica_and_only_then():
     assert np.max(np.abs(first - run(None))) > 0.01
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_seeds_are_derived_only_for_dropout(rate):
+    model = pretraining_model.build_pretraining_model(
+        _small_config(hidden_dropout_rate=rate, attention_dropout_rate=0.0), seed=1
+    )
+    features = tf.ones([2, 8], tf.int32)
+    graph = tf.function(
+        lambda seed: model.encoder(features, features, features, dropout_seed=seed),
+        autograph=False,
+    ).get_concrete_function(tf.constant([1, 2]))
+    drawn = [op.type for op in graph.graph.get_operations() if "Stateless" in op.type]
+    assert bool(drawn) == (rate > 0.0)
+
+
 def test_every_application_step_and_replica_has_a_dropout_key_of_its_own(monkeypatch):
     model = pretraining_model.build_pretraining_model(
         _small_config(hidden_dropout_rate=0.1, attention_dropout_rate=0.1), seed=1
