@@ -296,7 +296,7 @@ class Model:
         Args:
           pairs: a grammatical and an ungrammatical sentence each, at least one; or the
             path of a suite as albert_tf.probe takes it, such as the directory of BLiMP.
-          metric: "pll", or "pll_within_word" for Kauf and Ivanova's.
+          metric: "pll", or "within_word" for the score of Kauf and Ivanova.
           pairs_per_paradigm: how many of each paradigm of a suite; 0 for all.
 
         Returns:

@@ -175,11 +175,12 @@ def show(measured: Measured) -> str:
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     num_pairs = len(steps) * (len(steps) - 1) // 2
     wrong = [*reversed_pairs(steps)]
-    lines = [f"{num_pairs - len(wrong)} of {num_pairs} pairs are in the plan's order."]
-    lines += [
+    summary = f"{num_pairs - len(wrong)} of {num_pairs} pairs are in the plan's order."
+    lines = [
         f"- not {one.name} ({one.dtype}) and {other.name} ({other.dtype}): measured "
         f"{other.measured_seconds / one.measured_seconds:.2f} to 1, planned "
         f"{other.planned_seconds / one.planned_seconds:.2f} to 1"
         for one, other in wrong
     ]
-    return f"{table}\n\n" + "\n".join(lines)
+    parts = [table, summary, "\n".join(lines)]
+    return "\n\n".join(part for part in parts if part)

@@ -133,10 +133,10 @@ class TextConfig(validation.Section, name="text"):
     `keep_languages` are ISO 639-1 codes; an empty list keeps all. `sentence_splitter`
     is "line" for text with one sentence per line, or "sentencex" to split each line
     with that library by the rules of `language`.
-    The last five settings bound memory and time whatever the text is. A line of more
-    than `max_line_characters` and a document of more than `max_document_bytes` are cut,
-    or dropped where a part of a document would be useless. No more is read of a file
-    than `max_unpacked_ratio` times its size on disk, or `max_document_bytes` if that is
+    Memory and time are bounded whatever the text is: a line of more than
+    `max_line_characters` and a document of more than `max_document_bytes` are cut, or
+    dropped where a part of a document would be useless. No more is read of a file than
+    `max_unpacked_ratio` times its size on disk, or `max_document_bytes` if that is
     more. A wiki page is dropped if the parser would have to read more than
     `max_markup_work` characters in vain, or if it takes more than `max_markup_seconds`
     of a processor all the same.
@@ -262,11 +262,11 @@ class OptimizerConfig(validation.Section, name="optimizer"):
 
     `name` chooses the optimizer; "muon" is AdamW with orthogonalized steps for the
     matrices of dense layers. `learning_rate` is the highest that is reached: the
-    rate rises linearly over `warmup_steps`. Where these are not given they are 2.5 % of
-    `train.num_steps`, as in the paper (3,125 of 125,000), and at most what
-    `decay_steps` leaves. After warmup the rate falls to 0 at the last step, as a
-    polynomial of power `decay_power`, as a cosine or ("sqrt") as 1 minus the square
-    root of the progress, or stays constant, depending on `decay`. The decay counts its
+    rate rises linearly over `warmup_steps`. If `warmup_steps` is not given, it is 2.5 %
+    of the steps of the run, as in the paper (3,125 of 125,000), and at most what the
+    decay leaves. After warmup the rate falls to 0 at the last step, as a polynomial of
+    power `decay_power`, as a cosine or ("sqrt") as 1 minus the square root of the
+    progress, or stays constant, depending on `decay`. The decay counts its
     steps from `decay_from`: "start" is the original's (the rate jumps down where warmup
     ends), "warmup_end" is continuous. With "wsd" (warmup, stable, decay) the rate stays
     constant until `decay_steps` before the last step, and then falls to 0 as that

@@ -38,7 +38,8 @@ def functions(model) -> dict[str, Function]:
       text and the number of candidates; that of `encode` a text, and "mean" for its
       mean output instead of the pooled one; that of another signature, its fields as
       albert_tf.predict reads them from a line. Answers are the objects that
-      albert_tf.predict prints with --json.
+      albert_tf.predict prints with --json, but those of `fill_mask` lack `filled`, and
+      those of `encode` have one vector.
 
     Raises:
       ValueError: the model has no known signature.

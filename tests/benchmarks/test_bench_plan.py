@@ -61,6 +61,8 @@ def test_the_longer_side_is_the_plans_time_and_places_are_compared():
     ]
     assert lines[6:] == [
         "2 of 3 pairs are in the plan's order.",
+        # Without an empty line a site would show the list as a part of the sentence.
+        "",
         "- not b (bfloat16) and a (float32): measured 1.33 to 1, planned 0.67 to 1",
     ]
 
