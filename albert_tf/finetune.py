@@ -89,7 +89,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         flags_lib.refuse_second_run(flag_values)
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
-        from albert_tf.finetuning import finetuning, results_writer
+        from albert_tf.finetuning import finetuning, results_reader, results_writer
 
         flags_lib.split_cpu(flag_values)
         model_dir = flag_values.model_dir
@@ -119,7 +119,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             if tried:
                 config = sweep.choose(
                     *(tried, config, model_dir),
-                    *(fine_tune, results_writer.format_metric),
+                    *(fine_tune, results_reader.format_metric),
                 )
             results = fine_tune(config, model_dir, flag_values.seeds)
     lines = results_writer.summary_lines(results)

@@ -210,6 +210,7 @@ def _say(line: str) -> None:
 def _export(flag_values: flags.FlagValues) -> None:
     config = config_io.load(flag_values.config, flag_values.set)
     config.check_pretraining()
+    config = run_plan.longest_stage(config)
     global_batch = flag_values.global_batch or config.train.batch_size
     # Imported here: TensorFlow takes seconds, and flags and files were checked first.
     from albert_tf.planning import step_export

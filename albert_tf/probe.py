@@ -121,6 +121,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         cli.check_output_dir(output_dir, [flag_values.model])
         pairs = suites.read(path, flag_values.pairs_per_paradigm)
         compared = published.read(path)
+        for one in compared:
+            # An error now, and not after all sentences were scored.
+            _ = one.means({pair.paradigm: pair.phenomenon for pair in pairs})
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.

@@ -106,6 +106,11 @@ def _names(flag_values: flags.FlagValues) -> list[str]:
     return names
 
 
+def _absolute(path: str) -> str:
+    """Returns the path as processes with another directory find it."""
+    return os.path.abspath(path) if path and not files.is_remote(path) else path
+
+
 def _num_parallel(flag_values: flags.FlagValues) -> int:
     """Returns how many trainings run at the same time.
 
@@ -134,10 +139,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         options = runner.Options(
             output_dir,
             os.path.abspath(flag_values.measures or default),
-            tuple(map(os.path.abspath, flag_values.input)),
-            tuple(map(os.path.abspath, flag_values.other_input)),
-            flag_values.blimp_dir and os.path.abspath(flag_values.blimp_dir),
-            flag_values.glue_dir and os.path.abspath(flag_values.glue_dir),
+            tuple(map(_absolute, flag_values.input)),
+            tuple(map(_absolute, flag_values.other_input)),
+            _absolute(flag_values.blimp_dir),
+            _absolute(flag_values.glue_dir),
             _num_parallel(flag_values),
         )
         run = runner.Runner([maker.make(name) for name in names], budget, options)

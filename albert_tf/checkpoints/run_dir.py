@@ -20,16 +20,6 @@ from albert_tf.devices import strategies
 
 # The position in the data follows from these and the step.
 _OF_DATA_ORDER = ("batch_size", "seed", "shuffle_buffer")
-# With dynamic masking, masks follow from these.
-_OF_MASKS = (
-    "masked_lm_rate",
-    "mask_token_rate",
-    "random_token_rate",
-    "max_predictions_per_seq",
-    "max_ngram",
-    "ngram_distribution",
-    "whole_words",
-)
 
 
 def check(
@@ -197,7 +187,7 @@ def order_changes(
 
 
 def _of_order(config: config_lib.Config) -> dict[str, tuple[str, ...]]:
-    of_masks = _OF_MASKS if config.data.masking == "dynamic" else ()
+    of_masks = schema.MASK_SETTINGS if config.data.masking == "dynamic" else ()
     return {"train": _OF_DATA_ORDER, "data": ("pack_sequences", *of_masks)}
 
 
@@ -218,7 +208,7 @@ def _compare_stages(
 
 def _begun_stages(config: config_lib.Config, step: int) -> list[dict[str, Any]]:
     """Returns what batches and rates of a run up to a step follow from."""
-    of_data = _OF_MASKS if config.data.masking == "dynamic" else ()
+    of_data = schema.MASK_SETTINGS if config.data.masking == "dynamic" else ()
     return [
         {
             "steps": min(stage.last_step, step) - stage.first_step,

@@ -61,6 +61,18 @@ POSITION_DTYPE = "uint16"
 # The feature of a packed record: its sequences, each a record as above.
 SEQUENCES = "sequences"
 
+# Settings of `data` from which masks follow: of the records if masking is static, else
+# of the training.
+MASK_SETTINGS = (
+    "masked_lm_rate",
+    "mask_token_rate",
+    "random_token_rate",
+    "max_predictions_per_seq",
+    "max_ngram",
+    "ngram_distribution",
+    "whole_words",
+)
+
 # What masking makes of a token that is to be predicted, in the order of its statistics.
 REPLACEMENTS = ("mask", "keep", "random")
 

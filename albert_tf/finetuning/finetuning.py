@@ -23,6 +23,7 @@ from albert_tf.finetuning import (
     hyperparameters,
     initialization,
     prediction,
+    results_reader,
     results_writer,
     run_dir,
 )
@@ -171,11 +172,26 @@ def _folders(first_seed: int, num_seeds: int) -> dict[str, int]:
 
 
 def _batcher(
-    split: splits_lib.TaskSplit, task: base.Task, pad_id: int
+    split: splits_lib.TaskSplit, task: base.Task, pad_id: int, num_lengths: int = 1
 ) -> batches_lib.FeatureBatcher:
     return batches_lib.FeatureBatcher(
-        split.features, task.kind, pad_id, task.settings.max_seq_length
+        split.features,
+        task.kind,
+        pad_id,
+        task.settings.max_seq_length,
+        num_lengths=num_lengths,
     )
+
+
+def _seconds(trainer: trainer_lib.Trainer, started: float) -> float:
+    """Returns the seconds of a run; one that only predicts again keeps those it has."""
+    if trainer.restored_step == trainer.step:
+        # A damaged file is about to be replaced.
+        with contextlib.suppress(ValueError):
+            before = results_reader.read_results_file(trainer.model_dir)
+            if "seconds" in before:
+                return before["seconds"]
+    return round(time.monotonic() - started, 1)
 
 
 def _with_seed(config: config_lib.Config, seed: int) -> config_lib.Config:
@@ -243,13 +259,8 @@ class SeedRun:
         # ---- Data ----
         digest = features_lib.digest(self.task_data.train.features)
         run_dir.check_data(self.task, digest, model_dir)
-        batcher = batches_lib.FeatureBatcher(
-            self.task_data.train.features,
-            self.task.kind,
-            self.pad_id,
-            self.task.settings.max_seq_length,
-            num_lengths=self.config.task.num_lengths,
-        )
+        num_lengths = self.config.task.num_lengths
+        batcher = _batcher(self.task_data.train, self.task, self.pad_id, num_lengths)
 
         # ---- Model and optimizer ----
         trainer = self._make_trainer(model_dir, batcher.lengths)
@@ -341,7 +352,7 @@ class SeedRun:
                 "best_step": best["step"] if best else self.config.train.num_steps,
                 "best_value": best["metric"] if best else None,
                 "scores": scores,
-                "seconds": round(time.monotonic() - started, 1),
+                "seconds": _seconds(trainer, started),
             }
             if trainer.is_chief:
                 results_writer.write_results(model_dir, results)

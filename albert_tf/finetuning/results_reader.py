@@ -101,6 +101,11 @@ def is_share(metric: str) -> bool:
     return not any(word in metric for word in _UNBOUNDED)
 
 
+def format_metric(metric: str, value: float, digits: int = 2) -> str:
+    """Formats a metric: in percent, except for unbounded ones such as errors."""
+    return f"{100 * value:.{digits}f}" if is_share(metric) else f"{value:.4g}"
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskRun:
     """One run.

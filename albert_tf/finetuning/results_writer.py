@@ -66,11 +66,6 @@ def majority_of(splits: Mapping[str, Sequence[Any]]) -> dict[str, float]:
     return {split: share for split, share in found.items() if share is not None}
 
 
-def format_metric(metric: str, value: float) -> str:
-    """Formats a metric: in percent, except for unbounded ones such as errors."""
-    return f"{100 * value:.2f}" if results_reader.is_share(metric) else f"{value:.4g}"
-
-
 def metric_lines(
     scores: MetricsBySplit,
     selected_on: str,
@@ -84,7 +79,7 @@ def metric_lines(
       majority: of `majority_of`, to compare an accuracy with.
     """
     lines = [
-        f"{split} {name}: {format_metric(name, value)}"
+        f"{split} {name}: {results_reader.format_metric(name, value)}"
         + (_majority_note(split, majority) if name == "accuracy" else "")
         for split, of_split in scores.items()
         for name, value in of_split.items()
@@ -100,12 +95,12 @@ def summary_lines(results: Mapping[str, Any]) -> list[str]:
     majority = results.get(MAJORITY, {})
     if "seeds" not in results:
         return metric_lines(results["scores"], selected_on, majority)
+    shown = results_reader.format_metric
     lines = [
-        f"{split} {name}: median {format_metric(name, median)}, standard deviation "
-        f"{format_metric(name, results['standard_deviation'][split][name])}, "
-        f"{format_metric(name, results['min'][split][name])} to "
-        f"{format_metric(name, results['max'][split][name])} over "
-        f"{len(results['seeds'])} seeds"
+        f"{split} {name}: median {shown(name, median)}, standard deviation "
+        f"{shown(name, results['standard_deviation'][split][name])}, "
+        f"{shown(name, results['min'][split][name])} to "
+        f"{shown(name, results['max'][split][name])} over {len(results['seeds'])} seeds"
         + (_majority_note(split, majority) if name == "accuracy" else "")
         for split, scores in results["median"].items()
         for name, median in scores.items()
@@ -119,7 +114,7 @@ def summary_lines(results: Mapping[str, Any]) -> list[str]:
 def _majority_note(split: str, majority: Mapping[str, float]) -> str:
     if split not in majority:
         return ""
-    share = format_metric("accuracy", majority[split])
+    share = results_reader.format_metric("accuracy", majority[split])
     return f" (always the most frequent label: {share})"
 
 
@@ -128,7 +123,7 @@ def best_line(results: Mapping[str, Any]) -> str:
     if results.get("best_value") is None:
         return ""
     name = results["best_metric"]
-    value = format_metric(name, results["best_value"])
+    value = results_reader.format_metric(name, results["best_value"])
     split, step = results["selected_on"], results["best_step"]
     return f"Best {name} on {split} {value}, at step {step:,}. "
 

@@ -81,7 +81,8 @@ class Request:
 def longest_stage(config: config_lib.Config) -> config_lib.Config:
     """Returns the recipe with the batches of the stage whose rows are longest."""
     stages = [stage.config for stage in stages_lib.split(config)]
-    return max(stages, key=lambda one: one.data.row.length)
+    # Packed rows may have one length in all stages, and sequences of different lengths.
+    return max(stages, key=lambda one: (one.data.row.length, one.data.max_seq_length))
 
 
 def make_plan(

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
-from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema
 from albert_tf.devices import strategies
 from albert_tf.model import costs
@@ -42,7 +41,7 @@ def export_step(config: config_lib.Config, global_batch: int, folder: str) -> No
     The first step comes after the warmup, so that the loss of a repeated batch falls.
 
     Args:
-      config: a recipe for pre-training.
+      config: a recipe for pre-training, or one of its stages.
       global_batch: number of rows.
       folder: the directory.
 
@@ -55,18 +54,14 @@ def export_step(config: config_lib.Config, global_batch: int, folder: str) -> No
 
 
 def make_trainer(config: config_lib.Config, global_batch: int) -> trainer_lib.Trainer:
-    """Returns a trainer that computes as on an accelerator."""
-    stages = [stage.config.data for stage in stages_lib.split(config)]
-    longest = max(stages, key=lambda data: (data.row.length, data.max_seq_length))
-    settings = (
-        f"train.batch_size={global_batch}",
-        # What "auto" is there.
-        "train.jit_compile=on",
-        # One step is exported: of stages, with the longest rows.
-        "train.stages=[]",
-        f"data.max_seq_length={longest.max_seq_length}",
-        f"data.pack_sequences={longest.pack_sequences}",
-    )
+    """Returns a trainer that computes as on an accelerator.
+
+    Args:
+      config: a recipe without stages, or one of the stages.
+      global_batch: number of rows.
+    """
+    # What "auto" is there.
+    settings = f"train.batch_size={global_batch}", "train.jit_compile=on"
     config = config_io.override(config, settings)
     strategy = strategies.create_strategy("one_device")
     return pretraining.make_trainer(config, strategy=strategy)

@@ -33,9 +33,8 @@ STEP = "step"
 
 
 class Theme(NamedTuple):
-    """Colours of a picture; `suffix` ends its file's name."""
+    """Colours of a picture."""
 
-    suffix: str
     paper: str
     ink: str
     grid: str
@@ -44,14 +43,12 @@ class Theme(NamedTuple):
 
 THEMES = (
     Theme(
-        "",
         "#ffffff",
         "#24292f",
         "#d8dee4",
         ("#1f6feb", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#6e7781"),
     ),
     Theme(
-        "-dark",
         "#161b22",
         "#d7dde3",
         "#30363d",
@@ -140,7 +137,7 @@ Axes = Panel | Matrix | Points | Bars | Histogram
 
 
 class Picture(NamedTuple):
-    """One picture; `name` is the file name without theme suffix and .png.
+    """One picture; `name` is unique on its page.
 
     Over steps, each of `boundaries` gets a thin vertical line: a stage ends there.
     """

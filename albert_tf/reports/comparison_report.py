@@ -168,7 +168,7 @@ def _read_finetuning(model_dir: str, name: str) -> Run:
 
 
 def _score_text(metric: str, value: float) -> str:
-    return f"{100 * value:.1f}" if results_reader.is_share(metric) else f"{value:.4g}"
+    return results_reader.format_metric(metric, value, 1)
 
 
 def _having(rows, split: str, metric: str) -> list[Mapping[str, Any]]:

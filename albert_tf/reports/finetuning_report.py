@@ -97,7 +97,7 @@ def write(output_dir: str, model_dir: str) -> str:
 def _score(metric: str, value: float | None) -> str:
     if value is None:
         return "–"
-    return f"{100 * value:.1f}" if results_reader.is_share(metric) else f"{value:.4g}"
+    return results_reader.format_metric(metric, value, 1)
 
 
 def _cells(scores: Mapping[str, float], columns: Sequence[str]) -> tuple[str, ...]:

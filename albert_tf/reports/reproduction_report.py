@@ -83,8 +83,8 @@ def _cell(found: Mapping[str, Any], is_share: bool) -> str:
     factor = 100 if is_share else 1
     half = factor * (found["max"] - found["min"]) / 2
     digits = 1 if is_share else 3
-    if not is_share and found["mean"] >= 100:
-        digits = 0
+    if not is_share and isinstance(found["min"], int):
+        digits = 0  # steps
     text = f"{factor * found['mean']:,.{digits}f}"
     return text if found["num_seeds"] == 1 else f"{text} ± {half:,.{digits}f}"
 

@@ -1,6 +1,7 @@
 """Trains one experiment with one seed, and measures it; times the steps of several."""
 
 import os
+import shutil
 from typing import Any
 
 from albert_tf.core import config_io
@@ -47,6 +48,8 @@ def measure(request: dict[str, Any]) -> dict[str, float]:
 def time_steps(request: dict[str, Any]) -> dict[str, float]:
     """Returns the seconds of a step of several recipes, one right after another.
 
+    Each is timed from its first step on, whatever an earlier call left.
+
     Args:
       request: `configs`, the recipes by name; `records_dir`; `run_dir`, with a
         directory for each.
@@ -56,6 +59,7 @@ def time_steps(request: dict[str, Any]) -> dict[str, float]:
         config = config_io.from_dict(values)
         count = _NUM_CALIBRATION_LOOPS * config.train.steps_per_loop
         run_dir = os.path.join(request["run_dir"], name)
+        shutil.rmtree(run_dir, ignore_errors=True)
         short = experiments.with_num_steps(config, count)
         pretraining.train(short, request["records_dir"], run_dir)
         found[name] = metrics_log.fastest_step_seconds(run_dir)

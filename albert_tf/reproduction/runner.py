@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.core import binaries, config_io, files, strict_json
+from albert_tf.core import binaries, config_io, files, short_repr, strict_json
+from albert_tf.core import config as config_lib
 from albert_tf.data import schema
 from albert_tf.reproduction import budgets, experiments, results
 from albert_tf.reproduction import schedule as schedule_lib
@@ -242,7 +243,8 @@ class Runner:
         """Returns what the process of a training is asked for."""
         experiment, run_dir = training.experiment, self._run_dir(training)
         if _lost_its_checkpoints(run_dir):
-            shutil.rmtree(run_dir)
+            for folder in _with_task(run_dir):
+                shutil.rmtree(folder, ignore_errors=True)
         config = experiment.with_seed(training.seed)
         if experiment.seconds:
             num_steps = self._entry(experiment)["num_steps"]
@@ -292,6 +294,7 @@ class Runner:
         for dataset in self._datasets():
             folder = self._path("records", dataset.name)
             if os.path.exists(os.path.join(folder, schema.MANIFEST_FILE)):
+                _check_records(folder, config_io.override(base, dataset.settings))
                 continue
             _run(
                 "data_prep.create_pretraining_data",
@@ -323,14 +326,15 @@ class Runner:
 
     def _check_texts(self) -> None:
         path, found = self._path(_TEXTS_FILE), self._identify_texts()
-        if os.path.exists(path):
-            if strict_json.load(path) != found:
-                raise ValueError(
-                    f"--output_dir {self._options.output_dir} has records of other "
-                    "texts or of another vocabulary; give a new one"
-                )
-        else:
-            files.write_json(path, found)
+        if all(one.text == experiments.MAIN for one in self._datasets()):
+            del found[experiments.OTHER]
+        before = strict_json.load_object(path) if os.path.exists(path) else {}
+        if any(before.get(name, one) != one for name, one in found.items()):
+            raise ValueError(
+                f"--output_dir {self._options.output_dir} has records of other "
+                "texts or of another vocabulary; give a new one"
+            )
+        files.write_json(path, before | found)
 
     def _identify_texts(self) -> dict[str, Any]:
         size = self._experiments[0].config.model.vocab_size
@@ -379,16 +383,13 @@ class Runner:
         return self._measures.setdefault(experiment.name, dataclasses.asdict(new))
 
     def _remove_checkpoints(self, seed: int) -> None:
-        """Removes the checkpoints of a seed's runs that were measured."""
+        """Removes the checkpoints of a seed's runs that nothing needs any more."""
+        needed = {one.name for one in self._to_train(seed)}
         for experiment in self._experiments:
             run_dir = self._path("runs", f"seed-{seed}", experiment.name)
-            if not os.path.exists(f"{run_dir}.json"):
-                continue
-            # First what names the others: see `_lost_its_checkpoints`.
-            for path in glob.glob(f"{glob.escape(run_dir)}/{schema.CHECKPOINT_FILE}"):
-                os.remove(path)
-            for path in glob.glob(f"{glob.escape(run_dir)}/model.ckpt-*"):
-                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+            if experiment.name not in needed and os.path.exists(f"{run_dir}.json"):
+                for folder in _with_task(run_dir):
+                    _remove_checkpoints(folder)
 
     def _path(self, *names: str) -> str:
         return os.path.join(os.path.abspath(self._options.output_dir), *names)
@@ -404,9 +405,38 @@ def _read_measures(path: str) -> dict[str, Any]:
 
 
 def _identify(patterns: Iterable[str]) -> list[list[Any]]:
-    """Returns names and sizes of the files of some patterns."""
-    paths = sorted(path for pattern in patterns for path in glob.glob(pattern))
-    return [[os.path.basename(path), os.path.getsize(path)] for path in paths]
+    """Returns names and sizes of the files of some patterns.
+
+    Raises:
+      ValueError: a pattern has no file.
+    """
+    paths = []
+    for pattern in patterns:
+        found = files.glob(pattern)
+        if not found:
+            raise ValueError(f"no file matches {pattern}, of --input or --other_input")
+        paths += found
+    return [[os.path.basename(path), files.size(path)] for path in sorted(paths)]
+
+
+def _check_records(folder: str, config: config_lib.Config) -> None:
+    """Compares records that were made before with the recipe.
+
+    Raises:
+      ValueError: they were made with other settings.
+    """
+    manifest = strict_json.load_object(os.path.join(folder, schema.MANIFEST_FILE))
+    wanted = config_io.to_dict(config)
+    ignored = schema.MASK_SETTINGS if config.data.masking == "dynamic" else ()
+    for section in ("text", "data"):
+        for name, value in manifest.get(section, {}).items():
+            if name not in ignored and wanted[section].get(name, value) != value:
+                needed = short_repr.shown(wanted[section][name])
+                raise ValueError(
+                    f"{folder} has records that were made with {section}.{name}="
+                    f"{short_repr.shown(value)}, and {needed} is needed; give a new "
+                    "--output_dir"
+                )
 
 
 def _run(module: str, *arguments: str) -> None:
@@ -458,6 +488,19 @@ def _cores(share: int, num_shares: int) -> list[int]:
     if num_shares == 1:
         return []
     return sorted(os.sched_getaffinity(0))[share::num_shares]
+
+
+def _with_task(run_dir: str) -> tuple[str, str]:
+    """Returns the directories of a run and of its fine-tuning."""
+    return run_dir, f"{run_dir}-{_TASK}"
+
+
+def _remove_checkpoints(run_dir: str) -> None:
+    # First what names the others: see `_lost_its_checkpoints`.
+    for path in glob.glob(f"{glob.escape(run_dir)}/{schema.CHECKPOINT_FILE}"):
+        os.remove(path)
+    for path in glob.glob(f"{glob.escape(run_dir)}/model.ckpt-*"):
+        shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
 
 def _lost_its_checkpoints(run_dir: str) -> bool:

@@ -97,8 +97,28 @@ class Maker:
         self._settings = tuple(settings)
 
     def make(self, name: str) -> Table:
-        """Returns a table by its name, a key of `TABLES`."""
-        return TABLES[name](self)
+        """Returns a table by its name, a key of `TABLES`.
+
+        Raises:
+          ValueError: the settings make rows alike, or a continuation empty.
+        """
+        table = TABLES[name](self)
+        for row in table.rows:
+            trained = row.experiment
+            start = trained.start
+            if start and trained.config.train.num_steps <= start.config.train.num_steps:
+                raise ValueError(
+                    f"--set must leave steps to {trained.name} after those of "
+                    f"{start.name}; received {', '.join(self._settings)}"
+                )
+        for one, other in itertools.combinations(table.rows, 2):
+            if one.experiment.config == other.experiment.config:
+                raise ValueError(
+                    f"--set must not change what --table={name} compares; "
+                    f"{', '.join(self._settings)} makes its rows {one.name!r} and "
+                    f"{other.name!r} the same"
+                )
+        return table
 
     # ---- Experiments ----
 

@@ -69,7 +69,8 @@ def step_seconds(model_dir: str) -> float:
 def fastest_step_seconds(model_dir: str) -> float:
     """Returns the seconds of a step of a run between those two rows where it is least.
 
-    Other load, compilation and an interruption make steps slower, never faster.
+    The run was not interrupted: what a process did after its last row is in no
+    `seconds`. Other load and compilation make steps slower, never faster.
     """
     rows = [row for row in read_metrics(model_dir) if row["split"] == schema.TRAIN]
     return min(
@@ -98,7 +99,8 @@ class MetricsLog:
     """Writes the metrics of one run, and shows its progress.
 
     A row of metrics.jsonl has `split` (train, heldout or probe), `step`, `seconds` of
-    training so far, `begun_at` (the step at which the process that wrote it began),
+    training so far (without what an interrupted process did after its last row),
+    `begun_at` (the step at which the process that wrote it began),
     `stage` if the recipe names stages, and the metrics by name. Rows later than the
     restored step are dropped, because a run that resumes there makes them again. Only
     the chief of several processes writes; the others keep the rows and print warnings

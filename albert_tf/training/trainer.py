@@ -393,7 +393,9 @@ class Trainer:
             if not stopping and self._is_probe_due():
                 stopping = not self._take_probe()
             is_last = self.step == run.num_steps
-            is_last = is_last or self._is_out_of_patience() or self._is_ended
+            # Without the evaluation of this step, patience cannot be judged.
+            is_last |= not stopping and self._is_out_of_patience()
+            is_last |= self._is_ended
             is_save_due = self._is_due(run.save_every_steps) or is_last
             is_first = self.step == self.first_step
             is_save_due = self._saver.is_due() or is_save_due or is_first

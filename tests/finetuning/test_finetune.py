@@ -104,9 +104,12 @@ def test_a_finished_run_changes_nothing_when_it_is_called_again(
     tuned, pretrained, table, monkeypatch
 ):
     before = (tuned / "metrics.jsonl").read_text()
+    results = _results(tuned)
     beats = heartbeats.record(monkeypatch, "prediction")
     binaries.run(finetune, *small_task.arguments(pretrained, table, tuned, *_TUNED))
     assert (tuned / "metrics.jsonl").read_text() == before
+    # The seconds are those of the training, not of predicting again.
+    assert _results(tuned) == results
     # The watchdog saw the batches of five of 23 and of 9 examples.
     assert beats["the prediction with the best checkpoint"] == 5 + 2
 

@@ -8,7 +8,7 @@ import pytest
 from albert_tf import finetune
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, task_config
-from albert_tf.finetuning import results_writer, sweep
+from albert_tf.finetuning import results_reader, sweep
 from tests.support import binaries, small_task
 
 RECIPE = config_lib.Config(task=task_config.TaskConfig(name="cola"))
@@ -30,7 +30,7 @@ def _fine_tune(scores, seen):
 
 
 def _choose(folder, run):
-    return sweep.choose(RATES, RECIPE, str(folder), run, results_writer.format_metric)
+    return sweep.choose(RATES, RECIPE, str(folder), run, results_reader.format_metric)
 
 
 def test_the_value_with_the_best_score_is_taken(tmp_path, capsys):

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from albert_tf import probe
 from albert_tf.probing import published, suites
 from tests.repository import project_files
-from tests.support import real_archives
+from tests.support import binaries, real_archives
 
 
 def blimp_line(good, bad, uid="gaps", term="islands"):
@@ -38,6 +39,26 @@ def test_blimp_is_read_with_paradigm_and_phenomenon(blimp):
 def test_the_first_pairs_of_each_paradigm_are_taken(blimp):
     found = suites.read(str(blimp), pairs_per_paradigm=1)
     assert [pair.good for pair in found] == ["We saw.", "A b."]
+
+
+def test_results_that_lack_a_paradigm_are_an_error_before_anything_is_scored(
+    blimp, tmp_path, capsys
+):
+    (blimp / "results").mkdir()
+    row = dict.fromkeys(("ngram", "lstm", "txl", "gpt2"), "0.5")
+    (blimp / "results" / "models_summary.jsonl").write_text(
+        json.dumps({"UID": "gaps", **row}) + "\n"
+    )
+    # Nothing else of the run is there: no weights are read.
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    arguments = (f"--model={tmp_path / 'run'}", "--suite=blimp", f"--data_dir={blimp}")
+    said = binaries.error_of(
+        capsys, probe, *arguments, f"--output_dir={tmp_path / 'out'}"
+    )
+    assert (
+        "published results of 5-gram must have each paradigm; they lack verbs" in said
+    )
 
 
 def test_zorro_has_the_ungrammatical_sentence_first(tmp_path):

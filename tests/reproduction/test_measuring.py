@@ -104,8 +104,13 @@ def test_steps_of_several_recipes_are_timed(records, tmp_path):
             for before, after in itertools.pairwise(rows)
         ]
         assert seconds == min(parts) > 0
-    # What was interrupted after its last step trains nothing again.
-    assert measuring.time_steps(asked) == found
+    # What an earlier call left, perhaps of other settings and interrupted, has no part.
+    del configs["other"]
+    configs["one"]["train"]["batch_size"] *= 2
+    assert list(measuring.time_steps(asked)) == ["one"]
+    rows = metrics_log.read_metrics(str(tmp_path / "timing" / "one"))
+    assert {row["begun_at"] for row in rows} == {0}
+    assert rows[-1]["step"] == 20
 
 
 # Starts the process of a request, and prints its id.

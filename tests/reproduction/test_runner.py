@@ -74,11 +74,11 @@ class FakeBinaries:
                     f"{run_dir}.json", dict.fromkeys(request["configs"], self.seconds)
                 )
                 return 0
-            pathlib.Path(run_dir).mkdir()
+            pathlib.Path(run_dir).mkdir(exist_ok=True)
             (pathlib.Path(run_dir) / "model.ckpt-8.index").write_text("")
             (pathlib.Path(run_dir) / "checkpoint").write_text("model.ckpt-8")
             # What kill -9 in a save leaves.
-            (pathlib.Path(run_dir) / "model.ckpt-9_temp").mkdir()
+            (pathlib.Path(run_dir) / "model.ckpt-9_temp").mkdir(exist_ok=True)
             seed = request["config"]["train"]["seed"]
             files.write_json(f"{run_dir}.json", {"mlm_accuracy": seed / 10})
         elif module == "data_prep.create_pretraining_data":
@@ -256,6 +256,41 @@ def test_the_runs_of_other_tables_keep_their_checkpoints(fake, tmp_path):
     assert list(start.glob("model.ckpt-*"))
 
 
+def test_a_start_that_is_still_needed_keeps_its_checkpoints(fake, tmp_path):
+    fake.failing = "dropout-without-request.json"
+    assert len(make(tmp_path, "dropout").run()) == 3
+    runs = tmp_path / "runs" / "seed-1"
+    assert (runs / "dropout-start" / "checkpoint").exists()
+    assert not (runs / "dropout-with" / "checkpoint").exists()
+    (runs / "dropout-start" / "metrics.jsonl").write_text("of before")
+    fake.failing, count = "", len(fake.trained)
+    make(tmp_path, "dropout").run()
+    names = ["dropout-start", "dropout-without"]
+    assert [one for seed, one in fake.trained[count:] if seed == "seed-1"] == names
+    # It resumed at its last step.
+    assert (runs / "dropout-start" / "metrics.jsonl").exists()
+    assert not (runs / "dropout-start" / "checkpoint").exists()
+
+
+def test_a_fine_tuning_has_the_fate_of_its_run(fake, tmp_path):
+    fake.codes = {11: 75}  # the last training
+    with pytest.raises(SystemExit):
+        make(tmp_path, "dropout").run()
+    runs = tmp_path / "runs" / "seed-3"
+    tuned = runs / "dropout-with-sst2"
+    tuned.mkdir()
+    (tuned / "checkpoint").write_text("model.ckpt-700")
+    (tuned / "model.ckpt-700.index").write_text("")
+    (tuned / "results.json").write_text("{}")
+    fake.codes = {}
+    make(tmp_path, "dropout").run()
+    assert [path.name for path in tuned.iterdir()] == ["results.json"]
+    # Its figures are those of weights that are trained anew.
+    forget(tmp_path, "dropout-with", "3")
+    make(tmp_path, "dropout").run()
+    assert not tuned.exists()
+
+
 def forget(folder, name, seed):
     """Removes what was measured of an experiment with a seed."""
     path = str(folder / "measures.json")
@@ -364,6 +399,35 @@ def test_records_of_another_text_are_not_read(fake, tmp_path):
     changed = make(tmp_path / "out", "width", inputs=(str(tmp_path / "text.txt"),))
     with pytest.raises(ValueError, match="has records of other texts"):
         changed.run()
+
+
+def test_another_text_may_come_with_a_later_table(fake, tmp_path):
+    (tmp_path / "text.txt").write_text("words")
+    (tmp_path / "more.txt").write_text("more words")
+    more = {"other_inputs": (str(tmp_path / "text.txt"),)}
+    make(tmp_path / "out", "width").run()
+    make(tmp_path / "out", "added_data", **more).run()
+    (tmp_path / "out" / "measures.json").unlink()
+    changed = {"other_inputs": (str(tmp_path / "more.txt"),)}
+    with pytest.raises(ValueError, match="has records of other texts"):
+        make(tmp_path / "out", "added_data", **changed).run()
+
+
+def test_a_pattern_without_files_is_an_error(fake, tmp_path):
+    make(tmp_path / "out", "width").run()
+    with pytest.raises(ValueError, match=r"no file matches .*typo\*\.txt"):
+        make(tmp_path / "out", "depth", inputs=(f"{tmp_path}/typo*.txt",)).run()
+
+
+def test_records_that_were_made_with_other_settings_are_not_read(fake, tmp_path):
+    make(tmp_path, "width").run()
+    manifest = tmp_path / "records" / "main-none-32" / schema.MANIFEST_FILE
+    # Dynamic masks are not of the records.
+    files.write_json(str(manifest), {"data": {"masked_lm_rate": 0.5}})
+    make(tmp_path, "depth").run()
+    files.write_json(str(manifest), {"data": {"heldout_rate": 0.05}, "text": {}})
+    with pytest.raises(ValueError, match="made with data.heldout_rate=0.05, and 0.01"):
+        make(tmp_path, "sharing").run()
 
 
 def test_the_other_text_matters_to_its_table_alone(fake, tmp_path):

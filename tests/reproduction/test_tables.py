@@ -14,6 +14,22 @@ def all_tables(budget, *settings):
     return {name: maker.make(name) for name in tables.TABLES}
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        ("depth", "model.num_layers=6", "must not change what --table=depth compares"),
+        ("sharing", "model.sharing=all", "makes its rows 'all-96' and 'attention-96'"),
+        ("dropout", "train.num_steps=8000", "must leave steps to dropout-with after"),
+    ],
+)
+def test_settings_that_undo_a_comparison_are_refused(name, setting, message):
+    maker = tables.Maker(budgets.BUDGETS["hour"], [setting])
+    with pytest.raises(ValueError, match=message):
+        maker.make(name)
+    # Other tables do not vary it.
+    assert maker.make("same_time").rows
+
+
 def printed_scores():
     """All of the paper's scores."""
     groups = [

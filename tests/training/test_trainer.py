@@ -31,6 +31,20 @@ def test_patience_ends_a_run_after_so_many_evaluations_that_were_no_better(
     assert (again.restored, again.step, again.loops) == (last, last, [])
 
 
+@pytest.mark.parametrize("stop", [{"stop_in_evaluation": 10}, {"stop_at": 10}])
+def test_patience_is_not_judged_without_the_evaluation_of_the_step(
+    tmp_path, capsys, stop
+):
+    losses = (9.0, 4.0, 3.0, 2.0, 1.0)
+    held_out = {5 * n: {"mlm_loss": loss} for n, loss in enumerate(losses)}
+    with pytest.raises(preemption.Stopped, match="saved at step 10"):
+        counting_run.Run(tmp_path, held_out, patience=1, **stop).execute()
+    assert "is the last one" not in "".join(capsys.readouterr())
+    again = counting_run.Run(tmp_path, held_out, patience=1)
+    again.execute()
+    assert again.step == 20
+
+
 LOSSES = {
     step: {"mlm_loss": loss, "mlm_accuracy": 1.0 - loss / 10.0}
     for step, loss in {0: 9.0, 5: 4.0, 10: 1.0, 15: 3.0, 20: 2.0}.items()
