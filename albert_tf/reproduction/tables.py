@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
-from albert_tf.core import binaries, config_io
+from albert_tf.core import binaries, config_io, plurals
 from albert_tf.core import config as config_lib
 from albert_tf.reproduction import budgets, experiments, paper
 
@@ -327,7 +327,7 @@ class Maker:
         rows = [
             _row(
                 f"{ours}",
-                f"{ours} layers (paper: {theirs})",
+                f"{plurals.count(ours, 'layer')} (paper: {theirs})",
                 self._experiment(
                     *self._budget.depth_settings, f"model.num_layers={ours}"
                 ),
