@@ -7,6 +7,7 @@ import pytest
 
 from albert_tf import plan
 from albert_tf.core import binaries as binaries_lib
+from albert_tf.planning import step_export
 from tests.support import binaries
 
 
@@ -45,6 +46,27 @@ from tests.support import binaries
 )
 def test_mistakes_are_one_line(arguments, message, capsys):
     assert message in binaries.error_of(capsys, plan, *arguments)
+
+
+def test_all_settings_of_the_longest_stage_are_exported(monkeypatch):
+    exported = []
+    monkeypatch.setattr(step_export, "export_step", lambda *it: exported.append(it))
+    stages = (
+        '[{"num_steps": 8, "max_seq_length": 8}, {"num_steps": 4, "batch_size": 16, '
+        '"accumulation_steps": 4, "masked_lm_rate": 0.3}]'
+    )
+    binaries.run(
+        plan,
+        "--export_step=step",
+        "--config=configs/small_ablations.py",
+        *(f"--set={one}" for one in (f"train.stages={stages}", "train.num_steps=12")),
+        "--set=optimizer.warmup_steps=2",
+        "--set=optimizer.decay_steps=4",
+    )
+    ((config, global_batch, folder),) = exported
+    assert (global_batch, folder) == (16, "step")
+    assert config.train.accumulation_steps == 4
+    assert (config.data.max_seq_length, config.data.masked_lm_rate) == (32, 0.3)
 
 
 def test_without_a_network_the_reason_is_one_line(tmp_path, monkeypatch, capsys):

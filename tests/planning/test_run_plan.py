@@ -169,3 +169,13 @@ def test_of_stages_the_longest_rows_are_planned():
     longest = run_plan.longest_stage(config)
     assert (longest.data.max_seq_length, longest.train.batch_size) == (24, 16)
     assert longest.train.stages == ()
+    # Where packed rows have one length, attention has most to do in longer sequences.
+    stages = (
+        '{"num_steps": 8, "max_seq_length": 12, "pack_sequences": 2}',
+        '{"num_steps": 2, "pack_sequences": 1, "batch_size": 16}',
+        '{"num_steps": 2, "max_seq_length": 8, "pack_sequences": 3}',
+    )
+    config = config_io.override(config, [f"train.stages=[{', '.join(stages)}]"])
+    longest = run_plan.longest_stage(config)
+    assert (longest.data.row.length, longest.data.max_seq_length) == (24, 24)
+    assert longest.train.batch_size == 16
