@@ -189,7 +189,7 @@ def _seconds(trainer: trainer_lib.Trainer, started: float) -> float:
         # A damaged file is about to be replaced.
         with contextlib.suppress(ValueError):
             before = results_reader.read_results_file(trainer.model_dir)
-            if "seconds" in before:
+            if before.get("num_steps") == trainer.step and "seconds" in before:
                 return before["seconds"]
     return round(time.monotonic() - started, 1)
 

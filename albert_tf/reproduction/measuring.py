@@ -59,7 +59,8 @@ def time_steps(request: dict[str, Any]) -> dict[str, float]:
         config = config_io.from_dict(values)
         count = _NUM_CALIBRATION_LOOPS * config.train.steps_per_loop
         run_dir = os.path.join(request["run_dir"], name)
-        shutil.rmtree(run_dir, ignore_errors=True)
+        if os.path.exists(run_dir):
+            shutil.rmtree(run_dir)
         short = experiments.with_num_steps(config, count)
         pretraining.train(short, request["records_dir"], run_dir)
         found[name] = metrics_log.fastest_step_seconds(run_dir)

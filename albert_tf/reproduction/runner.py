@@ -242,9 +242,11 @@ class Runner:
     def _request(self, training: schedule_lib.Training) -> dict[str, Any]:
         """Returns what the process of a training is asked for."""
         experiment, run_dir = training.experiment, self._run_dir(training)
-        if _lost_its_checkpoints(run_dir):
-            for folder in _with_task(run_dir):
-                shutil.rmtree(folder, ignore_errors=True)
+        if _lost_its_checkpoints(run_dir) or not os.path.exists(run_dir):
+            # The run last: without it the next call removes the rest.
+            for folder in reversed(_with_task(run_dir)):
+                if os.path.exists(folder):
+                    shutil.rmtree(folder)
         config = experiment.with_seed(training.seed)
         if experiment.seconds:
             num_steps = self._entry(experiment)["num_steps"]
@@ -329,6 +331,9 @@ class Runner:
         if all(one.text == experiments.MAIN for one in self._datasets()):
             del found[experiments.OTHER]
         before = strict_json.load_object(path) if os.path.exists(path) else {}
+        records = glob.glob(self._path("records", f"{experiments.OTHER}-*"))
+        if not records:
+            before.pop(experiments.OTHER, None)
         if any(before.get(name, one) != one for name, one in found.items()):
             raise ValueError(
                 f"--output_dir {self._options.output_dir} has records of other "
@@ -389,7 +394,7 @@ class Runner:
             run_dir = self._path("runs", f"seed-{seed}", experiment.name)
             if experiment.name not in needed and os.path.exists(f"{run_dir}.json"):
                 for folder in _with_task(run_dir):
-                    _remove_checkpoints(folder)
+                    _remove_checkpoint_files(folder)
 
     def _path(self, *names: str) -> str:
         return os.path.join(os.path.abspath(self._options.output_dir), *names)
@@ -495,7 +500,7 @@ def _with_task(run_dir: str) -> tuple[str, str]:
     return run_dir, f"{run_dir}-{_TASK}"
 
 
-def _remove_checkpoints(run_dir: str) -> None:
+def _remove_checkpoint_files(run_dir: str) -> None:
     # First what names the others: see `_lost_its_checkpoints`.
     for path in glob.glob(f"{glob.escape(run_dir)}/{schema.CHECKPOINT_FILE}"):
         os.remove(path)

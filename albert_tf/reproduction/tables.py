@@ -6,6 +6,7 @@ Source: Lan et al. (2019), tables 3 to 8 and 11 to 13.
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from albert_tf.core import binaries, config_io, plurals
 from albert_tf.core import config as config_lib
@@ -100,8 +101,16 @@ class Maker:
         """Returns a table by its name, a key of `TABLES`.
 
         Raises:
-          ValueError: the settings make rows alike, or a continuation empty.
+          ValueError: the settings change what the table compares, or leave no steps to
+            a run that continues another.
         """
+        keys = {setting.partition("=")[0] for setting in self._settings}
+        varied = _varied(TABLES[name](Maker(self._budget)))
+        if changed := sorted(keys & varied):
+            raise ValueError(
+                f"--set must not change what --table={name} compares; received "
+                f"{', '.join(changed)}"
+            )
         table = TABLES[name](self)
         for row in table.rows:
             trained = row.experiment
@@ -110,13 +119,6 @@ class Maker:
                 raise ValueError(
                     f"--set must leave steps to {trained.name} after those of "
                     f"{start.name}; received {', '.join(self._settings)}"
-                )
-        for one, other in itertools.combinations(table.rows, 2):
-            if one.experiment.config == other.experiment.config:
-                raise ValueError(
-                    f"--set must not change what --table={name} compares; "
-                    f"{', '.join(self._settings)} makes its rows {one.name!r} and "
-                    f"{other.name!r} the same"
                 )
         return table
 
@@ -364,7 +366,7 @@ class Maker:
         rows = [
             _row(
                 f"{ours}",
-                f"{ours} layers (paper: {theirs})",
+                f"{plurals.count(ours, 'layer')} (paper: {theirs})",
                 self._experiment(
                     *self._budget.wide_settings, f"model.num_layers={ours}"
                 ),
@@ -401,6 +403,16 @@ def _row(
     name: str, label: str, trained: experiments.Experiment, scores: paper.Scores
 ) -> Row:
     return Row(name, label, trained, {AVERAGE: scores.average})
+
+
+def _varied(table: Table) -> set[str]:
+    """Returns the settings in which rows differ."""
+    values: dict[str, list[Any]] = {}
+    for row in table.rows:
+        for section, settings in config_io.to_dict(row.experiment.config).items():
+            for name, value in settings.items():
+                values.setdefault(f"{section}.{name}", []).append(value)
+    return {key for key, found in values.items() if any(v != found[0] for v in found)}
 
 
 def _in_steps(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:

@@ -272,8 +272,8 @@ def test_a_start_that_is_still_needed_keeps_its_checkpoints(fake, tmp_path):
     assert not (runs / "dropout-start" / "checkpoint").exists()
 
 
-def test_a_fine_tuning_has_the_fate_of_its_run(fake, tmp_path):
-    fake.codes = {11: 75}  # the last training
+def test_a_fine_tuning_is_removed_with_its_run(fake, tmp_path):
+    fake.codes = {12: 75}  # the last training
     with pytest.raises(SystemExit):
         make(tmp_path, "dropout").run()
     runs = tmp_path / "runs" / "seed-3"
@@ -285,10 +285,38 @@ def test_a_fine_tuning_has_the_fate_of_its_run(fake, tmp_path):
     fake.codes = {}
     make(tmp_path, "dropout").run()
     assert [path.name for path in tuned.iterdir()] == ["results.json"]
-    # Its figures are those of weights that are trained anew.
+    # The weights are trained again, and so must the figures be.
     forget(tmp_path, "dropout-with", "3")
     make(tmp_path, "dropout").run()
     assert not tuned.exists()
+
+
+def test_a_removal_that_was_killed_is_ended_by_the_next_call(
+    fake, tmp_path, monkeypatch
+):
+    make(tmp_path, "dropout").run()
+    run = tmp_path / "runs" / "seed-1" / "dropout-with"
+    tuned = run.with_name("dropout-with-sst2")
+    tuned.mkdir()
+    forget(tmp_path, "dropout-with", "1")
+    removed = []
+
+    def remove(folder):
+        if folder == str(run):
+            raise KeyboardInterrupt
+        removed.append(folder)
+        shutil.move(folder, tmp_path / f"removed-{len(removed)}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.shutil, "rmtree", remove)
+        with pytest.raises(KeyboardInterrupt):
+            make(tmp_path, "dropout").run()
+    assert str(tuned) in removed and run.exists()
+    # Somebody removed the run alone.
+    tuned.mkdir()
+    shutil.rmtree(run)
+    make(tmp_path, "dropout").run()
+    assert run.exists() and not tuned.exists()
 
 
 def forget(folder, name, seed):
@@ -406,6 +434,9 @@ def test_another_text_may_come_with_a_later_table(fake, tmp_path):
     (tmp_path / "more.txt").write_text("more words")
     more = {"other_inputs": (str(tmp_path / "text.txt"),)}
     make(tmp_path / "out", "width").run()
+    # As an earlier version wrote it.
+    texts = strict_json.load(str(tmp_path / "out" / "texts.json"))
+    files.write_json(str(tmp_path / "out" / "texts.json"), {**texts, "other": []})
     make(tmp_path / "out", "added_data", **more).run()
     (tmp_path / "out" / "measures.json").unlink()
     changed = {"other_inputs": (str(tmp_path / "more.txt"),)}
