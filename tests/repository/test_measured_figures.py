@@ -253,118 +253,164 @@ def test_the_reproduced_tables_have_the_settings_and_texts_of_today(name):
         assert f"{size / 1e6:.{digits}f} MB" in _text("reproduction.md")
 
 
-def _seed_values(name, key="mlm_accuracy"):
+def _seed_value(name, key="mlm_accuracy"):
     (found,) = _read("reproduction/measures.json")[name]["seeds"].values()
     return found[key]
 
 
 def _points(one, other, key="mlm_accuracy"):
-    return 100 * (_seed_values(one, key) - _seed_values(other, key))
+    return 100 * (_seed_value(one, key) - _seed_value(other, key))
+
+
+_SIZES = (8, 16, 32, 96)
+_SHARED = ("all", "feed_forward", "attention", "none")
 
 
 def test_what_the_page_says_of_added_data_is_that_of_the_measures():
     names = "data-with", "data-without"
     cost = -_points(*names, "main/mlm_accuracy")
-    gain = _points(*names, "other/mlm_accuracy")
-    assert cost > 0
-    word = "gain" if gain > 0 else "cost"
+    change = _points(*names, "other/mlm_accuracy")
+    assert cost > 0.2 > abs(change)
     text = _text("reproduction.md")
     assert f"cost {cost:.1f} points of MLM accuracy on the first one" in text
-    assert f"{word} {abs(gain):.1f} on the other" in text
+    assert f"they change nothing ({abs(change):.1f} points)" in text
     tokens, blimp, sst2 = (
-        [_seed_values(name, key) for name in ("data-without", "e16-h96-l4-all")]
+        [100 * _seed_value(name, key) for name in ("data-without", "e16-h96-l4-all")]
         for key in ("mlm_accuracy", "blimp", "sst2")
     )
     assert (
-        f"{100 * tokens[0]:.1f}% and {100 * tokens[1]:.1f}% of the masked tokens, "
-        f"BLiMP {100 * blimp[0]:.1f} and {100 * blimp[1]:.1f}, SST-2 "
-        f"{100 * sst2[0]:.1f} and {100 * sst2[1]:.1f}."
+        f"{tokens[0]:.1f}% and {tokens[1]:.1f}% of the masked tokens, BLiMP "
+        f"{blimp[0]:.1f} and {blimp[1]:.1f}, SST-2 {sst2[0]:.1f} and {sst2[1]:.1f}."
     ) in text
 
 
-def test_what_the_page_says_of_sharing_and_embeddings_is_that_of_the_measures():
-    text = _text("reproduction.md")
-    ours = ["all", "feed_forward", "attention", "none"]
-    assert ours == sorted(ours, key=lambda one: _seed_values(f"e96-h96-l4-{one}"))
-    theirs = sorted(ours, key=lambda one: paper.SHARINGS[768][one].average)
-    assert theirs == [ours[1], ours[0], *ours[2:]]
-    others = [_seed_values(f"e16-h96-l4-{one}") for one in ours]
-    assert others[0] == min(others)
-    assert paper.SHARINGS[128]["all"] == min(
-        paper.SHARINGS[128].values(), key=lambda one: one.average
-    )
-    spread = 100 * (max(others[1:]) - min(others[1:]))
-    assert f"the other three are within {spread:.1f} points" in text
-    sizes = (8, 16, 32, 96)
+def test_what_the_page_says_of_embeddings_is_that_of_the_measures():
+    text, printed = _text("reproduction.md"), paper.EMBEDDING_SIZES
     for sharing in ("none", "all"):
-        found = [_seed_values(f"e{size}-h96-l4-{sharing}") for size in sizes]
+        found = [_seed_value(f"e{size}-h96-l4-{sharing}") for size in _SIZES]
         assert found == sorted(found)
-    costs = [_points(f"e{size}-h96-l4-none", f"e{size}-h96-l4-all") for size in sizes]
-    assert f"at each E, {min(costs):.1f} to {max(costs):.1f} points, as in" in text
-    printed = paper.EMBEDDING_SIZES
-    for size, alone in printed["none"].items():
-        assert alone.average > printed["all"][size].average
     gain = printed["none"][768].average - printed["none"][64].average
     assert f"by {gain:.1f} point of the average from 64 to 768" in text
     assert max(printed["all"], key=lambda one: printed["all"][one].average) == 128
-    cost = _points("e96-h96-l4-all", "e16-h96-l4-all")
-    assert f"E 16 has {cost:.1f} points of MLM accuracy less than E 96" in text
-    names = [f"e{size}-h96-l4-{one}" for size in sizes for one in ("none", "all")]
-    highest = max(names, key=lambda name: _seed_values(name, "blimp"))
-    assert highest == "e96-h96-l4-all"
-    assert f"its highest, {100 * _seed_values(highest, 'blimp'):.1f}, is that" in text
+    above = [_points(f"e{size}-h96-l4-all", "e16-h96-l4-all") for size in (32, 96)]
+    assert f"E 32 and E 96 are {above[0]:.1f} and {above[1]:.1f} points above" in text
+
+    def in_words(values):
+        *others, last = (f"{value:.1f}" for value in values)
+        return f"{', '.join(others)} and {last}"
+
+    costs = [_points(f"e{size}-h96-l4-none", f"e{size}-h96-l4-all") for size in _SIZES]
+    assert f"accuracy at each E: {in_words(costs)} points from E 8 to E 96." in text
+    theirs = [
+        alone.average - printed["all"][e].average
+        for e, alone in printed["none"].items()
+    ]
+    assert f"averages fall by {in_words(theirs)}." in text
+    early, late = [], []
+    found = _read("gpu/h100_training.json")["loss_at_step_1000"]
+    for size in _SIZES:
+        for sharing in ("none", "all"):
+            loss = found[f"e{size}-h96-l4-{sharing}"]
+            (early if size == 96 else late).append(loss)
+    assert f"with E 96 is {min(early):.2f} to {max(early):.2f}, of all others" in text
+    assert f"others {min(late):.2f} to {max(late):.2f}." in text
+    blimp = {
+        size: [
+            100 * _seed_value(f"e{size}-h96-l4-{sharing}", "blimp")
+            for sharing in (_SHARED if size in (16, 96) else ("none", "all"))
+        ]
+        for size in _SIZES
+    }
+    smaller = [value for size in (8, 16, 32) for value in blimp[size]]
+    assert (
+        f"have {min(blimp[96]):.1f} to {max(blimp[96]):.1f}, those with a smaller E "
+        f"{min(smaller):.1f} to {max(smaller):.1f}, with E 8 above E 16."
+    ) in text
+    assert min(blimp[8]) > max(blimp[16])
+
+
+def test_what_the_page_says_of_sharing_is_that_of_the_measures():
+    text = _text("reproduction.md")
+    for size in (16, 96):
+        found = {one: _seed_value(f"e{size}-h96-l4-{one}") for one in _SHARED}
+        assert (
+            min(found, key=found.get) == "all" and max(found, key=found.get) == "none"
+        )
+    printed = {
+        size: {one: paper.SHARINGS[size][one].average for one in _SHARED}
+        for size in (768, 128)
+    }
+    lower = printed[768]["all"] - printed[768]["feed_forward"]
+    assert f"the feed-forward part is {lower:.1f} points lower" in text
+    higher = printed[128]["attention"] - printed[128]["none"]
+    assert f"sharing attention is {higher:.1f} points higher" in text
+    theirs = [one["attention"] - one["feed_forward"] for one in printed.values()]
+    ours = [
+        _points(f"e{e}-h96-l4-attention", f"e{e}-h96-l4-feed_forward") for e in (96, 16)
+    ]
+    assert (
+        f"costs {theirs[0]:.1f} and {theirs[1]:.1f} points more than sharing "
+        f"attention, here {ours[0]:.1f} and {abs(ours[1]):.1f}."
+    ) in text
+    others = [100 * _seed_value(f"e16-h96-l4-{one}") for one in _SHARED[1:]]
+    assert f"everything are within {max(others) - min(others):.1f} points." in text
 
 
 def test_what_the_page_says_of_depth_and_width_is_that_of_the_measures():
     text = _text("reproduction.md")
-    layers = [_seed_values(f"e16-h96-l{number}-all") for number in (1, 3, 6, 12)]
-    assert layers[0] < layers[1] < layers[2] > layers[3] > layers[0]
-    widths = [
-        _seed_values(f"e16-h{size}-l3-all", "mlm_loss") for size in (32, 64, 128, 192)
-    ]
-    assert widths[0] > widths[1] > widths[3] > widths[2]
-    assert f"no better ({widths[2]:.3f} and {widths[3]:.3f})" in text
+    layers = [_seed_value(f"e16-h96-l{number}-all") for number in (1, 3, 6, 12)]
+    assert layers[0] < layers[3] < layers[1] < layers[2]
+    widths = [_seed_value(f"e16-h{size}-l3-all") for size in (32, 64, 128, 192)]
+    assert widths[0] < widths[1] < widths[3] <= widths[2]
+    losses = [_seed_value(f"e16-h{size}-l3-all", "mlm_loss") for size in (128, 192)]
+    assert f"(loss {losses[0]:.3f} and {losses[1]:.3f})" in text
     theirs = [paper.WIDTHS[size].average for size in (1024, 2048, 4096, 6144)]
     assert theirs[0] < theirs[3] < theirs[1] < theirs[2]
     assert abs(_points("e16-h128-l6-all", "e16-h128-l3-all")) < 0.1
-    found = _read("gpu/h100_training.json")
-    before, after = (
-        {
-            number: found[f"loss_at_step_{step}"][f"e16-h96-l{number}-all"]
-            for number in (3, 4, 6, 12)
-        }
-        for step in (1000, 2000)
+    found = _read("gpu/h100_training.json")["loss_at_step_2000"]
+    several = [found[f"e16-h96-l{number}-all"] for number in (3, 4, 6)]
+    assert (
+        f"training loss is {found['e16-h96-l12-all']:.2f}, with 3 to 6 layers" in text
     )
-    deepest = after.pop(12)
-    others = f"{min(after.values()):.2f} to {max(after.values()):.2f}"
-    assert f"training loss is {deepest:.2f}, that of the others with several" in text
-    assert f"several layers {others}; after 1,000 steps" in text
-    assert f"all have {min(before.values()):.2f} to {max(before.values()):.2f}." in text
+    assert f"layers it is {min(several):.2f} to {max(several):.2f}." in text
+    one, narrow, wide = (
+        f"{found[name]:.2f}"
+        for name in ("e16-h96-l1-all", "e16-h32-l3-all", "e16-h192-l3-all")
+    )
+    assert f"One layer ({one}), and H 32 and H 192 in the next table ({narrow}" in text
+    assert f"({narrow} and {wide}), are as late." in text
 
 
 def test_what_the_page_says_of_time_and_dropout_is_that_of_the_measures():
     text = _text("reproduction.md")
     lost = _points("same-time-bert_large", "same-time-albert_xxlarge")
     assert f"by {lost:.1f} points of MLM accuracy" in text
+    of_size = [
+        _points(f"e96-h96-l4-{one}", f"e16-h96-l4-{one}") for one in ("all", "none")
+    ]
+    assert f"costs {of_size[0]:.1f} to {of_size[1]:.1f} points; the rest" in text
     measures = _read("reproduction/measures.json")
     for name in ("same-time-bert_large", "same-time-albert_xxlarge"):
         assert f"{1200 / measures[name]['num_steps']:.2f} s each" in text
     gain = _points("dropout-without", "dropout-with")
     assert f"Removing dropout late gains {gain:.1f} points" in text
+    printed = paper.DROPOUT["without"].average - paper.DROPOUT["with"].average
+    assert f"tasks gain {printed:.1f} points." in text
 
 
 def test_whole_trainings_on_a_gpu_are_those_of_the_figures():
-    found, text = _read("gpu/h100_training.json"), _text("gpu.md")
+    found, text = _read("gpu/h100_training.json"), _text("experiments.md")
     trainings = found["trainings"]
-    assert f"The {found['num_trainings']} models of the paper" in text
-    assert f"{found['num_steps']:,} steps of 1,024 tokens" in text
+    assert (
+        f"{found['num_trainings']} trainings, {found['num_steps']:,} steps of" in text
+    )
     first, second = found["calls"]
     assert first["trainings"] + second["trainings"] == found["num_trainings"]
     assert (
         f"took {first['trainings']} of the trainings in {first['seconds']:.0f} s"
         in text
     )
-    assert f"the other {second['trainings']} in {second['seconds']:.0f} s" in text
+    assert f"the other {second['trainings']} in {second['seconds']:.0f} s." in text
     steps = (500, 1000, 2000, 4000, 6000)
     rows = []
     for name, label in (
@@ -377,7 +423,7 @@ def test_whole_trainings_on_a_gpu_are_those_of_the_figures():
         for key, device in (("cpu", "CPU"), ("h100", "H100")):
             losses = dict(zip(one["step"], one[key], strict=True))
             rows.append((label, device, *(f"{losses[step]:.4f}" for step in steps)))
-    _require("gpu.md", rows)
+    _require("experiments.md", rows)
     rows = []
     for name, label in (
         ("e96-h96-l4-all", "E 96, all shared"),
@@ -385,7 +431,7 @@ def test_whole_trainings_on_a_gpu_are_those_of_the_figures():
         ("e96-h96-l4-feed_forward", "E 96, feed-forward shared"),
         ("e96-h96-l4-none", "E 96, nothing shared"),
         ("e16-h96-l4-all", "E 16, all shared"),
-        ("data-without", "the same again"),
+        ("data-without", "E 16, all shared, second training"),
         ("data-with", "E 16, two texts"),
     ):
         pair = [trainings[name]["measures"][device] for device in ("cpu", "h100")]
@@ -395,32 +441,48 @@ def test_whole_trainings_on_a_gpu_are_those_of_the_figures():
         )
         losses = ", ".join(f"{one['mlm_loss']:.3f}" for one in pair)
         rows.append((label, losses, *shares))
-    _require("gpu.md", rows)
+    _require("experiments.md", rows)
     assert (
         max(one["largest_difference_to_step_500"] for one in trainings.values()) < 2e-6
     )
     assert {one["num_compared"] for one in trainings.values()} == {120}
-    shown = [
+    wide, small, again, mixed = (
         f"{trainings[name]['largest_difference']:.4f}"
-        for name in ("e96-h96-l4-all", "e16-h96-l4-all", "data-with")
-    ]
-    assert f"{shown[0]} nats with E 96 and all shared, {shown[1]} with E 16" in text
-    assert f"{shown[2]} with the mixture of two texts" in text
+        for name in ("e96-h96-l4-all", "e16-h96-l4-all", "data-without", "data-with")
+    )
+    assert f"shared to at most {wide} nats in any 50 steps" in text
+    assert (
+        f"to {small} and {again} in the two trainings, with two texts to {mixed}."
+        in text
+    )
 
 
 def test_what_rounding_alone_does_is_that_of_the_figures():
     trainings = _read("gpu/h100_training.json")["trainings"]
+    # Of one training each, on two devices; those of the first two are the same.
+    pairs = [[*one["measures"].values()] for one in trainings.values()]
+    same = [
+        one
+        for name in ("e16-h96-l4-all", "data-without")
+        for one in trainings[name]["measures"].values()
+    ]
     largest = {
-        key: max(
-            100 * abs(one["measures"]["cpu"][key] - one["measures"]["h100"][key])
-            for one in trainings.values()
+        key: 100
+        * max(
+            max(one[key] for one in group) - min(one[key] for one in group)
+            for group in (*pairs, same)
         )
         for key in ("mlm_accuracy", "blimp", "sst2")
     }
-    assert (
-        f"by up to {largest['mlm_accuracy']:.1f} points of MLM accuracy, "
-        f"{largest['blimp']:.1f} of BLiMP and {largest['sst2']:.1f} of SST-2"
-    ) in _text("reproduction.md")
+    figures = (
+        f"{largest['mlm_accuracy']:.1f} points of MLM accuracy, {largest['blimp']:.1f} "
+        "of BLiMP"
+    )
+    assert f"by up to {figures} and {largest['sst2']:.1f} of SST-2" in _text(
+        "reproduction.md"
+    )
+    text = _text("experiments.md")
+    assert f"{figures} (50 pairs of each paradigm) and {largest['sst2']:.1f} of" in text
     # Those of the page were trained on the GPU.
     measures = _read("reproduction/measures.json")
     for name, one in trainings.items():
