@@ -254,8 +254,7 @@ def test_the_reproduced_tables_have_the_settings_and_texts_of_today(name):
 
 
 def _seed_value(name, key="mlm_accuracy"):
-    (found,) = _read("reproduction/measures.json")[name]["seeds"].values()
-    return found[key]
+    return _read("reproduction/measures.json")[name]["seeds"]["1"][key]
 
 
 def _points(one, other, key="mlm_accuracy"):
@@ -358,8 +357,34 @@ def test_what_the_page_says_of_sharing_is_that_of_the_measures():
 
 def test_what_the_page_says_of_depth_and_width_is_that_of_the_measures():
     text = _text("reproduction.md")
-    layers = [_seed_value(f"e16-h96-l{number}-all") for number in (1, 3, 6, 12)]
-    assert layers[0] < layers[3] < layers[1] < layers[2]
+    measures = _read("reproduction/measures.json")
+    layers = {
+        number: [one["mlm_accuracy"] for one in of["seeds"].values()]
+        for number in (1, 3, 6, 12)
+        for of in (measures[f"e16-h96-l{number}-all"],)
+    }
+    assert [len(seeds) for seeds in layers.values()] == [3, 3, 2, 2]
+    for one, three, six, twelve in zip(*layers.values(), strict=False):
+        assert one < three < six > twelve
+    assert min(layers[6]) <= max(layers[3])
+    twelve = [f"{100 * share:.1f}" for share in layers[12]]
+    assert f"gain: {twelve[0]}, and {twelve[1]} with the second seed" in text
+    blimp = measures["e16-h96-l12-all"]["seeds"]["2"]["blimp"]
+    assert f"here: {100 * blimp:.1f}% are those of the model that has hardly" in text
+    curves = _read("reproduction/depth_curves.json")
+    first, late = (
+        {
+            number: [losses[curves["step"].index(step)] for losses in of.values()]
+            for number, of in curves["loss"].items()
+        }
+        for step in (1000, 4000)
+    )
+    deep, six = ([f"{loss:.2f}" for loss in late[number]] for number in ("12", "6"))
+    assert (
+        f"loss is {deep[0]} and {deep[1]} with 12 layers, {six[0]} and {six[1]}" in text
+    )
+    losses = [loss for of in first.values() for loss in of]
+    assert f"all models have {min(losses):.2f} to {max(losses):.2f} (" in text
     widths = [_seed_value(f"e16-h{size}-l3-all") for size in (32, 64, 128, 192)]
     assert widths[0] < widths[1] < widths[3] <= widths[2]
     losses = [_seed_value(f"e16-h{size}-l3-all", "mlm_loss") for size in (128, 192)]
@@ -367,18 +392,6 @@ def test_what_the_page_says_of_depth_and_width_is_that_of_the_measures():
     theirs = [paper.WIDTHS[size].average for size in (1024, 2048, 4096, 6144)]
     assert theirs[0] < theirs[3] < theirs[1] < theirs[2]
     assert abs(_points("e16-h128-l6-all", "e16-h128-l3-all")) < 0.1
-    found = _read("gpu/h100_training.json")["loss_at_step_2000"]
-    several = [found[f"e16-h96-l{number}-all"] for number in (3, 4, 6)]
-    assert (
-        f"training loss is {found['e16-h96-l12-all']:.2f}, with 3 to 6 layers" in text
-    )
-    assert f"layers it is {min(several):.2f} to {max(several):.2f}." in text
-    one, narrow, wide = (
-        f"{found[name]:.2f}"
-        for name in ("e16-h96-l1-all", "e16-h32-l3-all", "e16-h192-l3-all")
-    )
-    assert f"One layer ({one}), and H 32 and H 192 in the next table ({narrow}" in text
-    assert f"({narrow} and {wide}), are as late." in text
 
 
 def test_what_the_page_says_of_time_and_dropout_is_that_of_the_measures():
