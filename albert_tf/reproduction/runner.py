@@ -243,7 +243,7 @@ class Runner:
         """Returns what the process of a training is asked for."""
         experiment, run_dir = training.experiment, self._run_dir(training)
         if _lost_its_checkpoints(run_dir) or not os.path.exists(run_dir):
-            # The run last: without it the next call removes the rest.
+            # Whichever is left by a kill, the next call comes here again.
             for folder in reversed(_with_task(run_dir)):
                 if os.path.exists(folder):
                     shutil.rmtree(folder)
@@ -331,8 +331,8 @@ class Runner:
         if all(one.text == experiments.MAIN for one in self._datasets()):
             del found[experiments.OTHER]
         before = strict_json.load_object(path) if os.path.exists(path) else {}
-        records = glob.glob(self._path("records", f"{experiments.OTHER}-*"))
-        if not records:
+        made = files.names(self._path("records"))
+        if not any(name.startswith(f"{experiments.OTHER}-") for name in made):
             before.pop(experiments.OTHER, None)
         if any(before.get(name, one) != one for name, one in found.items()):
             raise ValueError(

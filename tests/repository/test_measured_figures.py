@@ -424,29 +424,25 @@ def test_whole_trainings_on_a_gpu_are_those_of_the_figures():
         in text
     )
     assert f"the other {second['trainings']} in {second['seconds']:.0f} s." in text
+    labels = {
+        "e96-h96-l4-all": "E 96, all shared",
+        "e96-h96-l4-attention": "E 96, attention shared",
+        "e96-h96-l4-feed_forward": "E 96, feed-forward shared",
+        "e96-h96-l4-none": "E 96, nothing shared",
+        "e16-h96-l4-all": "E 16, all shared",
+        "data-without": "E 16, all shared, second training",
+        "data-with": "E 16, two texts",
+    }
     steps = (500, 1000, 2000, 4000, 6000)
     rows = []
-    for name, label in (
-        ("e96-h96-l4-all", "E 96, all shared"),
-        ("e96-h96-l4-none", "E 96, nothing shared"),
-        ("e16-h96-l4-all", "E 16, all shared"),
-        ("data-with", "E 16, two texts"),
-    ):
-        one = trainings[name]
+    for name in ("e96-h96-l4-all", "e96-h96-l4-none", "e16-h96-l4-all", "data-with"):
+        one, label = trainings[name], labels[name]
         for key, device in (("cpu", "CPU"), ("h100", "H100")):
             losses = dict(zip(one["step"], one[key], strict=True))
             rows.append((label, device, *(f"{losses[step]:.4f}" for step in steps)))
     _require("experiments.md", rows)
     rows = []
-    for name, label in (
-        ("e96-h96-l4-all", "E 96, all shared"),
-        ("e96-h96-l4-attention", "E 96, attention shared"),
-        ("e96-h96-l4-feed_forward", "E 96, feed-forward shared"),
-        ("e96-h96-l4-none", "E 96, nothing shared"),
-        ("e16-h96-l4-all", "E 16, all shared"),
-        ("data-without", "E 16, all shared, second training"),
-        ("data-with", "E 16, two texts"),
-    ):
+    for name, label in labels.items():
         pair = [trainings[name]["measures"][device] for device in ("cpu", "h100")]
         shares = (
             ", ".join(f"{100 * one[key]:.1f}" for one in pair)
