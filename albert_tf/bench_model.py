@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.benchmarks import model_cases
-from albert_tf.core import cli, files
+from albert_tf.core import cli, files, list_flags
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
     names = "Globs of names, separated by commas; the default is all."
-    flags.DEFINE_list("cases", [], f"The cases to measure. {names}", values)
-    flags.DEFINE_list(
+    list_flags.define("cases", [], f"The cases to measure. {names}", values)
+    list_flags.define(
         "implementations", [], f"The implementations to measure. {names}", values
     )
     alone = "Measure this project only."

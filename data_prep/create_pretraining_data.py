@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files
+from albert_tf.core import cli, config_io, files, machine
 from albert_tf.core import config as config_lib
 from data_prep.pipeline import flags as flags_lib
 
@@ -31,7 +31,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.adopt_module_key_flags(flags_lib, flag_values)
     flags.DEFINE_integer(
         "num_workers",
-        os.cpu_count() or 1,
+        machine.num_cores(),
         "Worker processes; 1 runs all in the main process.",
         lower_bound=1,
         flag_values=flag_values,
@@ -39,8 +39,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string(
         "work_dir",
         "",
-        "A local directory for unfinished work, twice the size of the records; by "
-        "default within --output_dir.",
+        "A local directory for unfinished work, which takes twice the size of the "
+        "records or more; by default within --output_dir.",
         flag_values,
     )
     flags.DEFINE_string(

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files, recipes
+from albert_tf.core import cli, config_io, files, list_flags, machine, recipes
 from data_prep.reading import input_files
 from data_prep.vocab import settings as settings_lib
 
@@ -33,7 +33,7 @@ _RECIPE = "albert_base"
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
     values = flag_values
-    flags.DEFINE_list("input", None, "Globs of text files.", values)
+    list_flags.define("input", None, "Globs of text files.", values)
     flags.DEFINE_string("output", None, "The .model file to write.", values)
     flags.DEFINE_string("config", "", "A recipe or a config.json.", values)
     flags.DEFINE_multi_string(
@@ -91,7 +91,7 @@ def _define_sample_flags(values: flags.FlagValues) -> None:
     )
     flags.DEFINE_integer(
         "num_workers",
-        os.cpu_count() or 1,
+        machine.num_cores(),
         "Number of worker processes; with 1, this process does all work.",
         lower_bound=1,
         flag_values=values,
@@ -154,19 +154,28 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     print(f"{prefix}.model: {tokenizer.vocab_size} pieces, sha256 {tokenizer.sha256}")
     cli.print_next(
         "data_prep.create_pretraining_data",
-        *(f"--input={pattern}" for pattern in flag_values.input),
+        f"--input={','.join(flag_values.input)}",
         f"--vocab_model={prefix}.model",
-        *_recipe(tokenizer.vocab_size),
+        *_recipe(flag_values, settings, tokenizer.vocab_size),
         "--output_dir=records",
     )
 
 
-def _recipe(vocab_size: int) -> list[str]:
-    """Returns flags for a recipe with a vocabulary of that size."""
-    found = config_io.load(recipes.path_of(_RECIPE)).model.vocab_size
-    if vocab_size == found:
-        return [f"--config={_RECIPE}"]
-    return ["--config=RECIPE", f"--set=model.vocab_size={vocab_size}"]
+def _recipe(
+    flag_values: flags.FlagValues, made: settings_lib.VocabSettings, vocab_size: int
+) -> list[str]:
+    """Returns the flags of a recipe for records with the vocabulary that was made."""
+    name = flag_values.config
+    path = name or recipes.path_of(_RECIPE)
+    recipe = config_io.load(path, flag_values.set)
+    own = [f"--set={setting}" for setting in flag_values.set]
+    if vocab_size != config_io.load(path).model.vocab_size:
+        name = name or "RECIPE"
+    if vocab_size != recipe.model.vocab_size:
+        own.append(f"--set=model.vocab_size={vocab_size}")
+    if made.lower_case != recipe.data.lower_case:
+        own.append(f"--set=data.lower_case={str(made.lower_case).lower()}")
+    return [f"--config={name or _RECIPE}", *own]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ data preparation then needs no TensorFlow for local files, which saves each of i
 processes 350 MB and three seconds.
 """
 
+import concurrent.futures
 import contextlib
 import errno
 import glob as glob_lib
@@ -14,10 +15,12 @@ import os
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, TypeVar
 
 _READ_BYTES = 1 << 20
+_NUM_QUESTIONS = 32  # to a remote storage at a time
+_T = TypeVar("_T")
 # Of a file that is read at once; larger ones are none of this project's.
 _MAX_WHOLE_BYTES = 4 << 30
 
@@ -204,9 +207,15 @@ def size(path: str) -> int:
 
 
 def glob(pattern: str) -> list[str]:
-    """Returns the paths that a pattern matches, sorted."""
-    found = _gfile().glob(pattern) if is_remote(pattern) else glob_lib.glob(pattern)
-    return sorted(found)
+    """Returns the paths that a pattern matches, sorted.
+
+    Args:
+      pattern: with the wildcards of a shell; in a local one, `**` matches any number of
+        directories.
+    """
+    if is_remote(pattern):
+        return sorted(_gfile().glob(pattern))
+    return sorted(glob_lib.glob(pattern, recursive=True))
 
 
 def names(path: str) -> list[str]:
@@ -244,6 +253,22 @@ def move(source: str, target: str) -> None:
                 raise
     copy(source, target)
     os.remove(source)
+
+
+def of_each(function: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
+    """Returns a function of each path, several at a time if they are remote.
+
+    A storage takes tens of milliseconds for a question, and a corpus has thousands of
+    files.
+
+    Args:
+      function: of this module, which asks for one path.
+      paths: local or remote.
+    """
+    if not any(map(is_remote, paths)):
+        return [function(path) for path in paths]
+    with concurrent.futures.ThreadPoolExecutor(_NUM_QUESTIONS) as pool:
+        return list(pool.map(function, paths))
 
 
 def stamp(path: str) -> list[int]:

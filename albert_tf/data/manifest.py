@@ -103,16 +103,19 @@ def check_manifest(
         ("lower-casing", "data.lower_case", data.lower_case, of_records["lower_case"]),
     ]
     if data.masking == "static":  # otherwise the trainer draws the masks
-        rows.append(
-            (
-                "number of predictions",
-                "data.max_predictions_per_seq",
-                data.num_predictions,
-                manifest.num_predictions,
+        rate = of_records["masked_lm_rate"]
+        same_number = data.num_predictions == manifest.num_predictions
+        if same_number or data.masked_lm_rate == rate:
+            rows.append(
+                (
+                    "number of predictions",
+                    "data.max_predictions_per_seq",
+                    data.num_predictions,
+                    manifest.num_predictions,
+                )
             )
-        )
-        if data.pack_sequences:  # it decides the shape of a row
-            rate = of_records["masked_lm_rate"]
+        # The number follows from the rate; and the shape of a packed row does.
+        if data.pack_sequences or not same_number:
             rows.append(
                 ("masking rate", "data.masked_lm_rate", data.masked_lm_rate, rate)
             )
@@ -131,16 +134,48 @@ def check_manifest(
             f"{'; '.join(differences)}; make the records again or pass "
             f"{' and '.join(fixes)}"
         )
-    for split in manifest.splits.values():
-        for shard in split.shards:
-            path = os.path.join(data_dir, shard.name)
-            found = files.size(path) if files.exists(path) else None
-            if found != shard.num_bytes:
-                size = "is missing" if found is None else f"has {found} bytes"
-                raise ValueError(
-                    f"{path} {size}, but the manifest says {shard.num_bytes} bytes; "
-                    "copy or make the records again"
-                )
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    paths = [os.path.join(data_dir, shard.name) for shard in shards]
+    sizes = files.of_each(_size_if_there, paths)
+    for shard, path, found in zip(shards, paths, sizes, strict=True):
+        if found != shard.num_bytes:
+            size = "is missing" if found is None else f"has {found} bytes"
+            raise ValueError(
+                f"{path} {size}, but the manifest says {shard.num_bytes} bytes; "
+                "copy or make the records again"
+            )
+
+
+def _size_if_there(path: str) -> int | None:
+    return files.size(path) if files.exists(path) else None
+
+
+def mask_notes(
+    data_dir: str, manifest: schema.Manifest, config: config_lib.Config
+) -> list[str]:
+    """Returns a line about settings of masks that are not those of static records.
+
+    Such records are masked already, and what the configuration says has no effect.
+
+    Args:
+      data_dir: the directory of the records.
+      manifest: theirs.
+      config: the recipe, or that of a stage.
+    """
+    of_records = manifest.data
+    if of_records["masking"] == "dynamic":
+        return []
+    differences = [
+        f"data.{name}={of_records[name]} and not {value}"
+        for name in schema.MASK_SETTINGS
+        if (value := getattr(config.data, name)) != of_records.get(name, value)
+    ]
+    if not differences:
+        return []
+    return [
+        f"the records{f' in {data_dir}' if data_dir else ''} were masked with "
+        f"{', '.join(differences)}; their masks are used as they are"
+    ]
 
 
 def damaged_shards(data_dir: str, manifest: schema.Manifest) -> list[str]:

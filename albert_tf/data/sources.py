@@ -159,6 +159,19 @@ def distinct(run: Sequence[StageRecords]) -> list[Source]:
     return list({s.data_dir: s for records in run for s in records.sources}.values())
 
 
+def mask_notes(run: Sequence[StageRecords]) -> list[str]:
+    """Returns `manifest.mask_notes` of all records."""
+    notes = [
+        note
+        for records in run
+        for source in records.sources
+        for note in manifest_lib.mask_notes(
+            source.data_dir, source.manifest, records.stage.config
+        )
+    ]
+    return list(dict.fromkeys(notes))
+
+
 def damaged_shards(run: Sequence[StageRecords]) -> list[str]:
     """Returns the paths of all shards that are not those of their manifests."""
     return [

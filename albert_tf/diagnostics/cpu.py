@@ -6,7 +6,8 @@ import pathlib
 import platform
 import re
 
-from albert_tf.diagnostics import cgroup, findings
+from albert_tf.core import cgroup
+from albert_tf.diagnostics import findings
 
 # Flags of /proc/cpuinfo, and the names that CPU makers give them.
 _SHOWN = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX512_BF16"}

@@ -4,7 +4,8 @@ import dataclasses
 import pathlib
 import re
 
-from albert_tf.diagnostics import cgroup, findings
+from albert_tf.core import cgroup
+from albert_tf.diagnostics import findings
 
 _GIB = 1 << 30
 # TensorFlow, the input pipeline and the smallest model need about two.

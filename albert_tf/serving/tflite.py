@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.core import files, other_formats
+from albert_tf.core import files, machine, other_formats
 from albert_tf.data import schema
 from albert_tf.finetuning import batches
 from albert_tf.model import pretraining_model, task_model
@@ -94,7 +94,7 @@ class LiteModel:
             # TensorFlow warns that the interpreter will move to another package.
             warnings.simplefilter("ignore")
             interpreter = tf.lite.Interpreter(
-                model_content=files.read_bytes(path), num_threads=os.cpu_count()
+                model_content=files.read_bytes(path), num_threads=machine.num_cores()
             )
         self._run = interpreter.get_signature_runner()
         self._inputs = self._run.get_input_details()

@@ -104,6 +104,7 @@ def train(
         notes += more
         silent = [records for records in run if records.unigram_entropy is None]
         notes += guard.notes((silent or run)[0].manifest)
+        notes += sources.mask_notes(run)
 
         # ---- Model and optimizer ----
         trainer = make_trainer(config, model_dir, strategy, options.peak_teraflops)

@@ -50,7 +50,9 @@ def run_pipeline(
     """
     options = _parse_options(beam_options)
     settings, tokenizer = common.make_settings(vocab_model, config, evaluation_input)
-    groups = blocks.plan_groups(input_files.expand(patterns))
+    paths = input_files.expand(patterns)
+    input_files.check_format(paths, config.text)
+    groups = blocks.plan_groups(paths)
     output = output_dir_lib.OutputDir(output_dir, tokenizer.model_proto, overwrite)
     output.prepare()
     manifest = os.path.join(output_dir, schema.MANIFEST_FILE)

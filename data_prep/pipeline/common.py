@@ -1,6 +1,7 @@
 """Shared steps of the local run and the Beam pipeline."""
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from albert_tf.core import config as config_lib
@@ -75,15 +76,28 @@ def _read_evaluation(
     """Returns the index of an evaluation set of text files; None without one."""
     if not patterns:
         return None
-    plain = dataclasses.replace(text, input_format="text")
+    plain = dataclasses.replace(
+        text, input_format="text", min_document_characters=0, keep_languages=()
+    )
+    paths = input_files.expand(patterns)
+    input_files.check_evaluation_format(paths)
     documents = (
         document
-        for group in blocks.plan_groups(input_files.expand(patterns))
+        for group in blocks.plan_groups(paths)
         for block in blocks.iter_blocks(group, plain, block_processor.MAX_BLOCK_BYTES)
         for document in blocks.parse_block(block, plain)[0]
     )
-    texts = ("\n".join(document.lines) for document in documents)
-    return contamination.Index.from_texts(texts, text.contamination_ngram)
+    # As the documents are that they are compared with.
+    clean = cleaning.Cleaner(plain).clean
+    texts = ["\n".join(clean(document.lines).lines) for document in documents]
+    index = contamination.Index.from_texts(texts, text.contamination_ngram)
+    lengths = [len(one.split()) for one in texts]
+    print(
+        f"evaluation set: {plurals.count(len(texts), 'text')} of {min(lengths):,} to "
+        f"{max(lengths):,} words, at empty lines",
+        file=sys.stderr,
+    )
+    return index
 
 
 def reason_to_refuse(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from albert_tf.core import config as config_lib
+from albert_tf.core import machine
 from data_prep.text import deduplication
 
 # Why a document that cleaning kept has no records, by its mark.
@@ -13,8 +14,11 @@ REASONS = {
     EXACT_DUPLICATE: "exact_duplicate",
     NEAR_DUPLICATE: "near_duplicate",
 }
-# Memory of the search, which takes as many passes as that requires.
-_SEARCH_BYTES = 512 << 20
+# Memory of the search, which takes as many passes as that requires: a part of what is
+# free, as the number of passes grows with the documents, and their length too; but at
+# least this.
+_LEAST_SEARCH_BYTES = 512 << 20
+_SEARCH_PART = 4
 
 
 def is_wanted(text: config_lib.TextConfig) -> bool:
@@ -39,10 +43,11 @@ def find(
     Returns:
       For each block, uint8 [D], a key of `REASONS` for duplicates, else 0.
     """
+    most_bytes = max(_LEAST_SEARCH_BYTES, machine.available_bytes() // _SEARCH_PART)
     marks = [np.zeros(size, np.uint8) for size in sizes]
     exact = [np.zeros(size, np.bool_) for size in sizes]
     if text.drop_exact_duplicates:
-        exact = deduplication.find_exact(load_fingerprints, sizes, _SEARCH_BYTES)
+        exact = deduplication.find_exact(load_fingerprints, sizes, most_bytes)
         for mark, is_exact in zip(marks, exact, strict=True):
             mark[is_exact] = EXACT_DUPLICATE
     if text.near_duplicate_threshold:
@@ -50,7 +55,7 @@ def find(
             load_signatures,
             sizes,
             text.near_duplicate_threshold,
-            _SEARCH_BYTES,
+            most_bytes,
             exact,
         )
         for mark, is_near in zip(marks, near, strict=True):

@@ -110,7 +110,8 @@ def create_pretraining_data(
         print(f"{output_dir} is complete: removing {path}", file=sys.stderr)
         work.finish(plan, digest)
         return manifest_lib.read_manifest(output_dir)
-    if not work.is_publishing(plan):
+    was_publishing = work.is_publishing(plan)
+    if not was_publishing:
         output.prepare()
     work.open(plan, overwrite)
 
@@ -125,6 +126,8 @@ def create_pretraining_data(
             made = _make_until_whole(groups, settings, work, output, pool)
         manifest = manifest_builder.make_manifest(*made, settings, tokenizer)
         digest = output_dir_lib.digest_of(manifest)
+        if not was_publishing:
+            output.prepare()  # another run may have published there meanwhile
         work.note_published(plan, digest)
         output.publish(path, manifest)
         work.finish(plan, digest)
@@ -160,6 +163,8 @@ def _plan(
     """Everything that decides the outcome, including program and package versions."""
     evaluation = settings.evaluation
     output = output_dir if files.is_remote(output_dir) else os.path.abspath(output_dir)
+    paths = [path for group in groups for path in group.paths]
+    stamps = dict(zip(paths, files.of_each(files.stamp, paths), strict=True))
     return run_plan.RunPlan(
         settings={
             "text": dataclasses.asdict(settings.text),
@@ -171,7 +176,7 @@ def _plan(
             "output directory": output,
             **program.describe(),
         },
-        groups=[[[path, *files.stamp(path)] for path in g.paths] for g in groups],
+        groups=[[[path, *stamps[path]] for path in g.paths] for g in groups],
     )
 
 
@@ -273,7 +278,7 @@ def _make_blocks(
 
 def _mark_duplicates(text: config_lib.TextConfig, work: work_dir_lib.WorkDir) -> None:
     """Records for each block which of its documents repeat an earlier one."""
-    if not duplicates.is_wanted(text):
+    if not duplicates.is_wanted(text) or work.has_all_dropped():
         return
     names = work.block_names()
     marks = duplicates.find(
@@ -284,6 +289,7 @@ def _mark_duplicates(text: config_lib.TextConfig, work: work_dir_lib.WorkDir) ->
     )
     for name, mark in zip(names, marks, strict=True):
         work.write_dropped(name, mark)
+    work.note_all_dropped()
 
 
 def _total(

@@ -87,9 +87,10 @@ class OutputDir:
                 in_work = os.path.join(work_path, os.path.basename(path))
                 if os.path.basename(path) not in names or os.path.exists(in_work):
                     files.remove(path)
-        for name in names:
-            for path in files.glob(f"{glob.escape(self._join(name))}.tmp*"):
-                files.remove(path)  # part of a copy that was killed
+        for name in files.names(self.path):
+            own, is_part, _ = name.partition(".tmp")
+            if is_part and own in names:
+                files.remove(self._join(name))  # of a copy that was killed
         for name in names[:-1]:
             self._move(work_path, name)
         self._check_sizes(manifest)

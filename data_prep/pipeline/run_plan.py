@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,12 +37,15 @@ class RunPlan:
         """Describes what makes another plan's blocks useless; empty if nothing does."""
         if self.settings != other.settings:
             return _first_difference(self.settings, other.settings)
-        paths = [[[file[0] for file in g] for g in p.groups] for p in (self, other)]
+        paths = [[file[0] for g in plan.groups for file in g] for plan in (self, other)]
         return "" if paths[0] == paths[1] else "it has other input files"
 
     def changed_groups(self, other: "RunPlan") -> set[int]:
-        """The groups whose files have changed."""
-        pairs = enumerate(zip(self.groups, other.groups, strict=True))
+        """The groups whose files have changed.
+
+        Those of other sizes may be grouped in another way, in groups of other numbers.
+        """
+        pairs = enumerate(itertools.zip_longest(self.groups, other.groups))
         return {number for number, (old, new) in pairs if old != new}
 
 

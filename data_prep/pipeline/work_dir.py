@@ -43,6 +43,7 @@ from data_prep.records import example_builder, shards
 _PLAN_FILE = "plan"
 _LOCK_FILE = "lock"
 _PUBLISHED_PREFIX = "published-"
+_ALL_DROPPED_FILE = "all-dropped"
 # Blocks of a run, at least. Up to twice as many are not merged.
 BLOCKS_PER_RUN = 128
 # So a shard of 128 MB reads about 64 MB (a chunk of each run) beside its own records,
@@ -215,11 +216,14 @@ class WorkDir:
             for path in paths
         }
         stems |= self._blocks_of_runs(stems)
-        groups = {f"{stem.split('-')[0]}.group" for stem in stems}
+        # What is marked as done for the blocks of a group, and for all blocks.
+        marks = {f"{stem.split('-')[0]}.group" for stem in stems}
+        if any(_group_of(stem) is not None for stem in stems):
+            marks.add(_ALL_DROPPED_FILE)
         prefixes = tuple(f"{stem}{end}" for stem in stems for end in ".-")
         self._checked.clear()
         self._merged = None
-        self._remove(lambda name: name in groups or name.startswith(prefixes))
+        self._remove(lambda name: name in marks or name.startswith(prefixes))
 
     def _blocks_of_runs(self, stems: Iterable[str]) -> set[str]:
         """Returns the blocks whose records are in some runs, as far as is known."""
@@ -355,6 +359,14 @@ class WorkDir:
         """Returns the array of `write_dropped`."""
         with work_file.opened(self._join(f"{name}.dropped")) as content:
             return content.array("dropped")
+
+    def note_all_dropped(self) -> None:
+        """Marks the search for duplicates as done: `write_dropped` for all blocks."""
+        work_file.write(self._join(_ALL_DROPPED_FILE), {}, {})
+
+    def has_all_dropped(self) -> bool:
+        """Returns whether the search for duplicates is done."""
+        return _read_values(self._join(_ALL_DROPPED_FILE)) is not None
 
     # ---- Runs ----
 
@@ -576,7 +588,7 @@ def _group_of(name: str) -> int | None:
 
 
 def _order_to_remove(name: str) -> int:
-    if name.startswith(_PUBLISHED_PREFIX):
+    if name.startswith((_PUBLISHED_PREFIX, _ALL_DROPPED_FILE)):
         return -1
     first = (".counts", ".merged", ".dropped", ".group", ".documents")
     ranks = [rank for rank, end in enumerate(first) if name.endswith(end)]

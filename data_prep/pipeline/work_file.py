@@ -66,12 +66,14 @@ class Content:
         checksum, _, text = line.rstrip(b" \n").partition(b" ")
         if checksum != xxhash.xxh3_64_hexdigest(text).encode():
             raise ValueError("the checksum of its first line is wrong")
-        # Leniently: fingerprints have 64 bits without a sign. It lists all input files.
+        # Leniently: fingerprints have 64 bits without a sign. It lists all input files,
+        # whose names need not be UTF-8.
         head = strict_json.loads(
             text,
             "its first line",
             lenient=True,
             max_bytes=strict_json.MAX_DATA_BYTES,
+            takes_surrogates=True,
         )
         try:
             if head["name"] != os.path.basename(path):

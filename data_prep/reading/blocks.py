@@ -7,7 +7,7 @@ memory holds little more than a block and the longest document.
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from albert_tf.core import config, files
 from data_prep.reading import formats, limits, parquet_chunks, streams, text_chunks
@@ -50,7 +50,7 @@ class Block:
         return sum(len(chunk.data) for chunk in self.chunks)
 
 
-def plan_groups(paths: Iterable[str]) -> list[Group]:
+def plan_groups(paths: Sequence[str]) -> list[Group]:
     """Groups consecutive files by their sizes on disk.
 
     A group takes files until their sizes reach `GROUP_BYTES`; a file of that size is a
@@ -58,8 +58,7 @@ def plan_groups(paths: Iterable[str]) -> list[Group]:
     """
     grouped: list[list[str]] = [[]]
     remaining = GROUP_BYTES
-    for path in paths:
-        size = files.size(path)
+    for path, size in zip(paths, files.of_each(files.size, paths), strict=True):
         if remaining <= 0 or size >= GROUP_BYTES:
             grouped.append([])
             remaining = GROUP_BYTES

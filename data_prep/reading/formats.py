@@ -14,6 +14,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Of XML, without those of the wikitext, which are escaped: an article has about 20.
 _MAX_PAGE_TAGS = 1 << 19
 _MAX_BRACKETS = 1 << 20
+# A string of JSON; one that does not end goes to the end of the line.
+_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)')
 _DUMP = re.compile(r"<page>|</?mediawiki")
 
 
@@ -161,7 +163,7 @@ def _parse_json(
             continue
         place = f"{path}, line {number}"
         # Each list or object takes twenty times its bytes in memory.
-        if line.count("[") + line.count("{") > _MAX_BRACKETS:
+        if _has_many_brackets(line):
             raise ValueError(
                 f"{place}: must have at most {_MAX_BRACKETS:,} brackets; fix or "
                 "remove the line"
@@ -193,6 +195,19 @@ def _parse_json(
             yield number, _decode(encoded, text, counts)
         except UnicodeDecodeError as error:
             raise _not_utf8(f"{place}, an escape \\ud800 to \\udfff", error) from error
+
+
+def _has_many_brackets(line: str) -> bool:
+    """Returns whether JSON has more lists and objects than `_MAX_BRACKETS`.
+
+    Brackets in strings, of which the code of programs has many, are not counted.
+    """
+    count = line.count("[") + line.count("{")
+    if count <= _MAX_BRACKETS:
+        return False
+    for string in _JSON_STRING.finditer(line):
+        count -= line.count("[", *string.span()) + line.count("{", *string.span())
+    return count > _MAX_BRACKETS
 
 
 def parse_wikiextractor(

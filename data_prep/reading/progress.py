@@ -17,9 +17,10 @@ class InputProgress:
 
     def __init__(self, name: str, groups: Iterable[blocks.Group]):
         self._lock = threading.Lock()
+        paths = [path for group in groups for path in group.paths]
         self._bar = progress_bar.make(
             desc=name,
-            total=sum(files.size(path) for group in groups for path in group.paths),
+            total=sum(files.of_each(files.size, paths)),
             unit="B",
             unit_scale=True,
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from albert_tf.core import files, progress_bar
+from albert_tf.core import files, machine, progress_bar
 from albert_tf.data import schema
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 from data_prep.verification import manifest as manifest_lib
@@ -112,7 +112,7 @@ def _check_shards(
     ]
     paths = [os.path.join(data_dir, shard.name) for _, shard in named]
     with (
-        concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+        concurrent.futures.ThreadPoolExecutor(machine.num_cores()) as pool,
         progress_bar.make(desc="verify", unit="B", unit_scale=True) as bar,
     ):
         sizes = list(pool.map(_size, paths))

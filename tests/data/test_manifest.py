@@ -1,5 +1,6 @@
 """Manifests: read, compared with a configuration, and with the shards."""
 
+import dataclasses
 import json
 import shutil
 
@@ -48,6 +49,39 @@ def test_all_that_differs_is_named_at_once(data_dir, manifest):
         "the records again or pass --set data.pair_loss=sop and "
         "--set data.lower_case=True"
     )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fix"),
+    [
+        (["data.masked_lm_rate=0.3"], "data.masked_lm_rate=0.15"),
+        (["data.max_predictions_per_seq=2"], "data.max_predictions_per_seq=4"),
+    ],
+)
+def test_the_setting_that_differs_is_to_be_changed(data_dir, manifest, overrides, fix):
+    config = small_run.small_config(*overrides)
+    with pytest.raises(ValueError, match=f"pass --set {fix}$"):
+        manifest_lib.check_manifest(str(data_dir), manifest, config)
+
+
+def test_static_masks_that_are_not_those_of_the_settings_are_noted(data_dir, manifest):
+    def notes(*overrides):
+        config = small_run.small_config(*overrides)
+        manifest_lib.check_manifest(str(data_dir), manifest, config)
+        return manifest_lib.mask_notes(str(data_dir), manifest, config)
+
+    of_records = manifest.data["max_ngram"], manifest.data["mask_token_rate"]
+    assert of_records == (3, 0.8)
+    assert notes() == []
+    assert notes("data.max_ngram=1", "data.mask_token_rate=0.9") == [
+        f"the records in {data_dir} were masked with data.mask_token_rate=0.8 and not "
+        "0.9, data.max_ngram=3 and not 1; their masks are used as they are"
+    ]
+    dynamic = dataclasses.replace(
+        manifest, data={**manifest.data, "masking": "dynamic"}
+    )
+    config = small_run.small_config("data.max_ngram=1")
+    assert manifest_lib.mask_notes("", dynamic, config) == []
 
 
 def test_missing_cut_and_changed_shards_are_named(data_dir, manifest, tmp_path):

@@ -1,13 +1,13 @@
 """The project's binaries, and the flags that each defines; TensorFlow is not needed."""
 
 import importlib
-import os
 import pathlib
 import types
 from unittest import mock
 
 from absl import flags
 
+from albert_tf.core import machine
 from tests.repository import import_rules, project_files
 
 # The number of CPUs in a default; no flag has this number otherwise.
@@ -28,6 +28,6 @@ def load(name: str) -> types.ModuleType:
 def flags_of(name: str) -> flags.FlagValues:
     """The flags of a binary, with the same defaults on every machine."""
     values = flags.FlagValues()
-    with mock.patch.object(os, "cpu_count", return_value=NUM_CPUS):
+    with mock.patch.object(machine, "num_cores", return_value=NUM_CPUS):
         load(name).define_flags(values)
     return values

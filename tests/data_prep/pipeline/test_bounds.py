@@ -160,6 +160,29 @@ def test_a_block_of_which_all_is_dropped_gives_no_documents(tmp_path, monkeypatc
     assert manifest.characters["input"] == {"huge_documents": 1}
 
 
+def test_the_evaluation_set_is_cleaned_as_the_documents_are(tmp_path, capsys):
+    path = tmp_path / "evaluation.txt"
+    path.write_text(
+        "one soft\u00adened line of eight words it is\n\n"
+        "\uff57\uff49\uff44\uff45 words are made narrow for everyone who reads\n"
+    )
+    overrides = ["text.unicode_normalization=NFKC", "text.min_document_characters=99"]
+    text = config_io.override(config_lib.Config(), overrides).text
+    index = common._read_evaluation(str(path), text)
+    assert index.matches(["one softened line of eight words it is"])
+    assert index.matches(["wide words are made narrow", "for everyone who reads"])
+    assert not index.matches(["wide words are made narrow for everyone who writes"])
+    said = capsys.readouterr().err
+    assert said == "evaluation set: 2 texts of 8 to 9 words, at empty lines\n"
+
+
+def test_an_evaluation_set_in_another_format_is_refused(tmp_path):
+    path = tmp_path / "evaluation.jsonl"
+    path.write_text('{"text": "some words"}\n')
+    with pytest.raises(ValueError, match="named as jsonl, but the texts of an eval"):
+        common._read_evaluation(str(path), config_lib.Config().text)
+
+
 def test_the_evaluation_set_is_within_the_bounds_too(tmp_path, capsys):
     path = tmp_path / "evaluation.txt"
     path.write_text("word " * 100)

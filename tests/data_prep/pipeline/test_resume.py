@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from albert_tf.core import config_io, files
 from albert_tf.data import schema
 from data_prep.pipeline import (
     block_processor,
+    duplicates,
     local_run,
     run_plan,
     work_dir,
@@ -247,6 +249,80 @@ def test_only_the_groups_of_changed_files_are_done_again(corpus, tmp_path, monke
     assert written == {changed}
     run(corpus, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("sizes", [{"3": 60}, {"0": 1, "1": 1}])
+def test_files_that_are_grouped_in_another_way_are_done_again(
+    corpus, tmp_path, monkeypatch, sizes
+):
+    def numbers():
+        groups = blocks_lib.plan_groups(input_files.expand(f"{corpus}/*.txt"))
+        return [[pathlib.Path(path).stem for path in group.paths] for group in groups]
+
+    make_shards = local_run._make_shards
+    monkeypatch.setattr(local_run, "_make_shards", _crash)
+    with pytest.raises(Crash):
+        run(corpus, tmp_path / "out")
+    before = numbers()
+    for name, num_documents in sizes.items():
+        small_run.write_corpus(corpus / f"{name}.txt", num_documents, seed=77)
+    assert numbers() != before
+    monkeypatch.setattr(local_run, "_make_shards", make_shards)
+    run(corpus, tmp_path / "out")
+    run(corpus, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_a_name_that_is_not_utf8_is_resumed_from(corpus, tmp_path, monkeypatch, capsys):
+    os.rename(corpus / "0.txt", os.fsencode(corpus) + b"/0\xff.txt")
+    make_shards = local_run._make_shards
+    monkeypatch.setattr(local_run, "_make_shards", _crash)
+    with pytest.raises(Crash):
+        run(corpus, tmp_path / "out")
+    monkeypatch.setattr(local_run, "_make_shards", make_shards)
+    monkeypatch.setattr(work_dir.WorkDir, "write_block", None)
+    run(corpus, tmp_path / "out")
+    said = capsys.readouterr().err
+    assert "resuming: " in said and "damaged" not in said
+
+
+def test_records_that_another_run_published_meanwhile_stay(
+    corpus, tmp_path, monkeypatch
+):
+    output = tmp_path / "out"
+
+    def make_meanwhile(*arguments):
+        monkeypatch.setattr(local_run, "_make_shards", make_shards)
+        run(corpus, output, "data.seed=3", work_dir=str(tmp_path / "other"))
+        return make_shards(*arguments)
+
+    make_shards = local_run._make_shards
+    monkeypatch.setattr(local_run, "_make_shards", make_meanwhile)
+    with pytest.raises(ValueError, match="must not hold records yet"):
+        run(corpus, output, work_dir=str(tmp_path / "first"))
+    run(corpus, tmp_path / "third", "data.seed=3")
+    assert contents(output) == contents(tmp_path / "third")
+    run(corpus, output, work_dir=str(tmp_path / "first"), overwrite=True)
+    run(corpus, tmp_path / "whole")
+    assert contents(output) == contents(tmp_path / "whole")
+
+
+def test_duplicates_are_searched_once(corpus, tmp_path, monkeypatch):
+    make_shards = local_run._make_shards
+    monkeypatch.setattr(local_run, "_make_shards", _crash)
+    find, found = duplicates.find, []
+    monkeypatch.setattr(
+        duplicates, "find", lambda *given: found.append(1) or find(*given)
+    )
+    for _ in range(2):
+        with pytest.raises(Crash):
+            run(corpus, tmp_path / "out")
+    assert len(found) == 1
+    small_run.write_corpus(corpus / "2.txt", num_documents=20, seed=4)  # a copy
+    monkeypatch.setattr(local_run, "_make_shards", make_shards)
+    manifest = run(corpus, tmp_path / "out")
+    assert len(found) == 2
+    assert manifest.documents["dropped"] == {"exact_duplicate": 40}
 
 
 def test_unfinished_work_with_other_settings_is_kept_unless_told(

@@ -116,6 +116,32 @@ def test_expand_sorts_and_gives_each_file_once(tmp_path):
     assert input_files.expand(pattern.split(",")) == expected
 
 
+def test_two_stars_match_any_number_of_directories(tmp_path):
+    expected = []
+    for folder in (tmp_path, tmp_path / "x", tmp_path / "x" / "y"):
+        folder.mkdir(exist_ok=True)
+        expected.append(str(write(folder / "a.txt", "x")))
+    assert input_files.expand(f"{tmp_path}/**/*.txt") == sorted(expected)
+    with pytest.raises(ValueError, match=r"must not have \*\* in it"):
+        input_files.expand("ram://corpus/**/*.txt")
+
+
+def test_the_path_of_a_file_is_no_glob(tmp_path):
+    path = str(write(tmp_path / "a[1].txt", "x"))
+    write(tmp_path / "a1.txt", "x")
+    assert input_files.expand(path) == [path]
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.TGZ", "a.zip"])
+def test_archives_are_refused(name):
+    for check in (
+        lambda: input_files.check_format([name], config.TextConfig()),
+        lambda: input_files.check_evaluation_format([name]),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is an archive by its name"):
+            check()
+
+
 def test_a_glob_without_a_file_is_named(tmp_path):
     write(tmp_path / "a.txt", "x")
     with pytest.raises(ValueError, match=r"none\*\.txt' matches no file; give paths"):

@@ -367,6 +367,18 @@ def test_a_line_of_many_brackets_is_refused_unread(tmp_path):
                 read(path, input_format="jsonl")
 
 
+@pytest.mark.parametrize("end", ['"', "", '\\"', "\\"])
+def test_brackets_in_strings_take_no_memory(tmp_path, end):
+    text = 'a[i] = {\\"b\\"}; ' * (1 << 19) + "{"
+    path = write(tmp_path / "a.jsonl", f'{{"text": "{text}{end}' + "}" * (end == '"'))
+    if end == '"':
+        ((_, lines),) = read(path, input_format="jsonl")[0]
+        assert lines[0].startswith('a[i] = {"b"};')
+    else:
+        with pytest.raises(ValueError, match="must be JSON"):
+            read(path, input_format="jsonl")
+
+
 # Markup.
 
 

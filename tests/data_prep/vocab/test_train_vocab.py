@@ -122,7 +122,44 @@ def test_same_input_and_flags_give_the_same_bytes(corpus, tmp_path, capsys):
     ],
 )
 def test_the_recipe_that_follows_has_a_vocabulary_of_that_size(vocab_size, recipe):
-    assert train_vocab._recipe(vocab_size) == recipe
+    values, settings = settings_of("--input=a", "--output=b")
+    assert train_vocab._recipe(values, settings, vocab_size) == recipe
+
+
+@pytest.mark.parametrize(
+    ("flags_given", "recipe"),
+    [
+        (["--config=small"], ["--config=small"]),
+        (
+            ["--nolower_case"],
+            [
+                "--config=RECIPE",
+                "--set=model.vocab_size=8000",
+                "--set=data.lower_case=false",
+            ],
+        ),
+        (["--config=small", "--lower_case"], ["--config=small"]),
+        (
+            ["--set=text.input_format=lines", "--set=model.vocab_size=8000"],
+            [
+                "--config=RECIPE",
+                "--set=text.input_format=lines",
+                "--set=model.vocab_size=8000",
+            ],
+        ),
+    ],
+)
+def test_what_follows_has_the_settings_of_the_vocabulary(flags_given, recipe):
+    values, settings = settings_of("--input=a,b", "--output=c", *flags_given)
+    assert train_vocab._recipe(values, settings, 8000) == recipe
+
+
+def settings_of(*arguments):
+    """The flags, and the settings that follow from them."""
+    values = flags.FlagValues()
+    train_vocab.define_flags(values)
+    values(["train_vocab", *arguments])
+    return values, train_vocab._settings(values)
 
 
 def test_vocab_file_lists_pieces_and_scores(corpus, tmp_path):

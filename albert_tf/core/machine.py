@@ -1,0 +1,38 @@
+"""What this process may use of its machine: cores and memory."""
+
+import math
+import os
+import pathlib
+import re
+
+from albert_tf.core import cgroup
+
+
+def num_cores(root: pathlib.Path = pathlib.Path("/")) -> int:
+    """Returns how many cores this process and its children may keep busy.
+
+    Those of its CPU affinity, as batch systems and `taskset` set it, and at most the
+    quota of its control group, as containers have one; rounded up.
+
+    Args:
+      root: directory that has proc/ and sys/.
+    """
+    count = len(os.sched_getaffinity(0))
+    quota = cgroup.cpu_quota(root)
+    return count if quota is None else max(1, min(count, math.ceil(quota)))
+
+
+def available_bytes(root: pathlib.Path = pathlib.Path("/")) -> int:
+    """Returns the bytes of memory that are free without swapping.
+
+    At most the limit of the process's control group; what others of the group use is
+    not subtracted.
+
+    Args:
+      root: directory that has proc/ and sys/.
+    """
+    text = (root / "proc" / "meminfo").read_text()
+    kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    available = int(kilobytes[1]) * 1024 if kilobytes else 0
+    limit = cgroup.memory_limit(root)
+    return available if limit is None else min(available, limit)

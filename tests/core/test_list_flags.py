@@ -1,0 +1,26 @@
+"""Lists on the command line."""
+
+import pytest
+from absl import flags
+
+from albert_tf.core import list_flags
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        ([], ["x", "y"]),
+        (["--paths=a"], ["a"]),
+        (["--paths=a, b"], ["a", "b"]),
+        (["--paths=a,b", "--other=1", "--paths", "c"], ["a", "b", "c"]),
+        (["--paths="], []),
+    ],
+)
+def test_values_come_from_one_flag_or_several(arguments, value):
+    values = flags.FlagValues()
+    list_flags.define("paths", ["x", "y"], "Paths.", values)
+    list_flags.define("other", None, "Others.", values)
+    values(["program", *arguments])
+    assert values.paths == value
+    assert values["paths"].default == ["x", "y"]
+    assert values.other == (["1"] if "--other=1" in arguments else None)
