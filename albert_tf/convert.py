@@ -27,6 +27,7 @@ _PACKAGES = {
 }
 # Settings that are those of the model, whatever the recipe says.
 _OF_MODEL = ("model.", "data.lower_case=")
+_HAVE_LOWER_CASE = ("run", "hf")
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -115,7 +116,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             vocab_path=vocab_path,
             kind=flag_values.head,
             labels=tuple(flag_values.labels),
-            recipe=_recipe(flag_values.config, flag_values.set, target),
+            recipe=_recipe(flag_values.config, flag_values.set, source, target),
             weights=flag_values.weights,
         )
         # Imported here: the clients and TensorFlow take seconds, and flags and files
@@ -145,7 +146,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 def _recipe(
-    path: str, overrides: Sequence[str], target: formats.Location
+    path: str,
+    overrides: Sequence[str],
+    source: formats.Location,
+    target: formats.Location,
 ) -> config_lib.Config:
     """Returns the settings of a new run that the model does not have.
 
@@ -158,8 +162,9 @@ def _recipe(
             "--config and --set are the settings of a new run, --to=run:DIRECTORY; "
             f"received --to={target}. Omit them"
         )
+    of_model = _OF_MODEL if source.format in _HAVE_LOWER_CASE else _OF_MODEL[:1]
     for override in overrides:
-        if override.startswith(_OF_MODEL):
+        if override.startswith(of_model):
             raise ValueError(
                 "--set changes the settings that the model does not have; received "
                 f"{override}, which is that of the model. Omit it"

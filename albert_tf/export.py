@@ -32,6 +32,7 @@ from albert_tf.checkpoints import flags as checkpoint_flags
 from albert_tf.core import checkpoint_prefix, cli, files, other_formats
 from albert_tf.core import config as config_lib
 from albert_tf.data import schema
+from albert_tf.inference import saved_model_dir
 
 FORMS = ("text", "encoder", "lite", "openvino")
 DTYPES = (*config_lib.COMPUTE_DTYPES, "int8")
@@ -173,7 +174,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         _check(flag_values, output_dir)
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
-        from albert_tf.serving import export, model_card, table_prediction
+        from albert_tf.serving import export, model_card
 
         model_card.check_license(license_name)
         if flag_values.version is not None:
@@ -215,7 +216,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         if "fill_mask" in names:
             examples = ["Paris is the [MASK] of France."]
         elif "classify" in names:
-            of_pairs = table_prediction.takes_pairs(output_dir)
+            of_pairs = saved_model_dir.takes_pairs(output_dir)
             examples = ["A text", "Another text"] if of_pairs else ["A text"]
         arguments = [f"--saved_model={output_dir}", *examples]
         cli.print_next("albert_tf.predict", *arguments)

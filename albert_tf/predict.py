@@ -186,7 +186,6 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
         from albert_tf.inference import predict
-        from albert_tf.serving import table_prediction
 
         model, path = flag_values.saved_model, flag_values.output
         _say_loading(model)
@@ -203,7 +202,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             *examples,
             flag_values.top_k,
             flag_values.json,
-            takes_pairs=table_prediction.takes_pairs(model),
+            takes_pairs=saved_model_dir.takes_pairs(model),
         )
         for answer in _with_progress(answers, is_printed=True):
             print(answer)

@@ -87,7 +87,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.saved_model,
             settings,
             flag_values.trusted_proxies,
-            flag_values.allowed_hosts,
+            [flag_values.host, *flag_values.allowed_hosts],
         )
 
 

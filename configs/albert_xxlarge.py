@@ -3,7 +3,8 @@
 python -m albert_tf.pretrain --config=configs/albert_xxlarge.py \
     --data_dir=RECORDS --model_dir=RUN
 
-The run and its data are those of albert_base; only the model differs.
+The run and its data are those of albert_base; only the model differs, and the size of
+the batches of the evaluation.
 """
 
 from albert_tf.core import config
@@ -19,4 +20,6 @@ def get_config() -> config.Config:
             intermediate_size=16384,
         ),
         data=config.DataConfig(max_predictions_per_seq=20),
+        # The default of 256 rows needs more memory than some TPUs have.
+        train=config.TrainConfig(eval_batch_size=16),
     )

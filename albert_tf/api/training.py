@@ -52,13 +52,19 @@ def build_model(config: config_lib.Config) -> pretraining_model.PretrainingModel
 
 
 def read_batches(
-    data_dir: str | os.PathLike[str], config: config_lib.Config
+    data_dir: str | os.PathLike[str],
+    config: config_lib.Config,
+    first_step: int = 0,
+    context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Returns the batches of a run with this recipe: infinite, shuffled, masked.
 
     Args:
       data_dir: records of data_prep.create_pretraining_data, such as "records/128".
       config: the recipe; `train.batch_size` rows a batch. Not of its stages.
+      first_step: the step from which on: those before it are left out.
+      context: of a `tf.distribute` strategy, for the part of this host: a batch is then
+        that of one replica. None for whole batches.
 
     Raises:
       ValueError: there are no records, or they do not suit the recipe.
@@ -68,7 +74,9 @@ def read_batches(
     manifest = manifest_lib.read_manifest(data_dir, "data_dir")
     with arguments.named(set="the override"):
         manifest_lib.check_manifest(data_dir, manifest, config)
-    input_fn = input_pipeline.train_input_fn(data_dir, manifest, config, 0)
+    input_fn = input_pipeline.train_input_fn(data_dir, manifest, config, first_step)
+    if context is not None:
+        return input_fn(context)
     return strategies.whole_dataset(input_fn)
 
 

@@ -125,8 +125,16 @@ class Checkpointer:
         self._check_new(first_step)
         return None, []
 
-    def read(self, path: str) -> None:
+    def read(self, path: str, leaves_settings: bool = False) -> list[str]:
         """Restores the parts from a checkpoint, which may be another run's.
+
+        Args:
+          path: of the checkpoint.
+          leaves_settings: whether to leave out what other settings need, the average of
+            the weights or the loss scale, if it is missing here.
+
+        Returns:
+          The names of these parts.
 
         Raises:
           ValueError: it is damaged or of another model, or has parts that are missing
@@ -134,9 +142,9 @@ class Checkpointer:
         """
         with _named_errors(path):
             found = _part_names(path)
-        for name, loss in _SETTINGS.items():
-            if name in found and name not in self._parts:
-                raise ValueError(f"the checkpoint {path} has {loss}")
+        left = [name for name in _SETTINGS if name in found and name not in self._parts]
+        if left and not leaves_settings:
+            raise ValueError(f"the checkpoint {path} has {_SETTINGS[left[0]]}")
         self.lacking = [name for name in self._optional if name not in found]
         checkpoint = self._checkpoint
         if self.lacking:
@@ -144,7 +152,12 @@ class Checkpointer:
                 {k: part for k, part in self._parts.items() if k not in self.lacking}
             )
         with _named_errors(path):
-            checkpoint.read(path).assert_consumed()
+            status = checkpoint.read(path)
+            if left:
+                status.assert_existing_objects_matched()
+            else:
+                status.assert_consumed()
+        return left
 
     def _check_best(self, step: int) -> list[str]:
         """Forgets a best checkpoint that is not there; returns a line about a loss."""

@@ -103,7 +103,9 @@ def plan(tpu: TpuSlice, training: plans.Training) -> plans.Plan:
                 training.arguments(f"--tpu={'pod' if tpu.is_pod else 'local'}"),
                 # In a pod each host's TPU belongs to a server process, which pretrain
                 # starts without this variable; see docs/clusters.md.
-                {"TPU_LOAD_LIBRARY": "0"} if tpu.is_pod else {},
+                # The peak of the chips follows from the type of the slice.
+                {"TPU_ACCELERATOR_TYPE": tpu.type.name}
+                | ({"TPU_LOAD_LIBRARY": "0"} if tpu.is_pod else {}),
             ),
         ),
         stop=on_hosts("end what is left of the run", host_scripts.stop()),

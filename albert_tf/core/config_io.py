@@ -39,8 +39,8 @@ def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
 
     Args:
       path: a recipe, by its path (`configs/NAME.py`) or, if it is one of this
-        project's, by its name; or a `config.json` that a run wrote. Empty means the
-        defaults.
+        project's, by its name; or a `config.json` that a run wrote, which may be
+        remote. Empty means the defaults.
       overrides: `key.sub=value` strings; later ones win. `train.stages.2.batch_size`
         is a setting of the second stage; `train.stages` are all of them, as a Python
         list of dictionaries.
@@ -52,7 +52,9 @@ def load(path: str, overrides: Iterable[str] = ()) -> config_lib.Config:
     path = recipes.find(path)
     if not path:
         base = config_lib.Config()
-    elif not os.path.isfile(path):
+    elif not os.path.isfile(path) and not (
+        files.is_remote(path) and path.endswith(".json") and files.exists(path)
+    ):
         raise ValueError(
             f"--config must name a recipe or a config.json; received {path!r}, which "
             f"is not a file. {_recipes_beside(path)}"

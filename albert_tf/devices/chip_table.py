@@ -28,6 +28,8 @@ class Chip:
     counted_per_chip: what a chip adds to the number in a slice's name.
     topology: libtpu's name of the smallest slice of four chips; empty for no TPU.
     chip_config: what libtpu must be told beside it; empty for its default.
+    per_machine: chips that the links reach, of GPUs; 0 if they reach a whole slice.
+    network_rate: bytes per second that such a chip sends to other machines.
     """
 
     kind: str
@@ -38,6 +40,8 @@ class Chip:
     counted_per_chip: int = 1
     topology: str = ""
     chip_config: str = ""
+    per_machine: int = 0
+    network_rate: float = 0.0
 
     @property
     def peak_flops(self) -> float:
@@ -56,8 +60,17 @@ def _gib(amount: float) -> int:
     return int(amount * _GIB)
 
 
+def _gpu(
+    kind: str, hbm_bytes: int, hbm_rate: float, link_rate: float, network_rate: float
+) -> Chip:
+    return Chip(
+        kind, hbm_bytes, hbm_rate, link_rate, per_machine=8, network_rate=network_rate
+    )
+
+
 # Rates are those of the makers' data sheets. The GPUs are those with SXM sockets; their
-# links are NVLink, and reach the GPUs of one machine.
+# links are NVLink, and reach the eight GPUs of one machine. Each has an adapter of its
+# own to the network, as in NVIDIA's DGX: 200 Gb/s for the A100, 400 for the others.
 _CHIPS = {
     chip.kind: chip
     for chip in (
@@ -67,9 +80,9 @@ _CHIPS = {
         Chip("v5e", _gib(15.75), 819e9, 200e9, 1, 1, "v5e:2x2"),
         Chip("v5p", _gib(95.73), 2765e9, 600e9, 1, 2, "v5p:2x2x1"),
         Chip("v6e", _gib(31.24), 1640e9, 400e9, 1, 1, "v6e:2x2"),
-        Chip("a100", 80 * 10**9, 2039e9, 300e9),
-        Chip("h100", 80 * 10**9, 3350e9, 450e9),
-        Chip("h200", 141 * 10**9, 4800e9, 450e9),
+        _gpu("a100", 80 * 10**9, 2039e9, 300e9, 25e9),
+        _gpu("h100", 80 * 10**9, 3350e9, 450e9, 50e9),
+        _gpu("h200", 141 * 10**9, 4800e9, 450e9, 50e9),
         Chip("cpu", 0, 0.0, 0.0),
     )
 }

@@ -167,8 +167,16 @@ def _serve_pod() -> str:
     """Starts this host's server; on the first host, returns the addresses of all.
 
     Raises:
-      WorkerLostError: on the other hosts, once the server or the run has ended.
+      ValueError: this process has taken the TPU.
+      WorkerLostError: on the other hosts, once the server or the run has ended; on the
+        first one, if another host does not answer.
     """
+    if os.environ.get("TPU_LOAD_LIBRARY") != "0":
+        raise ValueError(
+            "--tpu=pod needs TPU_LOAD_LIBRARY=0 in the environment, so that this "
+            "process leaves the TPU to the server of its host: put it before the "
+            "command, on all hosts"
+        )
     number, addresses = tpu_pod.place()
     server = tpu_pod.start_server(
         f"import {__name__} as strategies; strategies.serve_tpu({os.getpid()})"
@@ -176,9 +184,12 @@ def _serve_pod() -> str:
     if number:
         asked: list[int] = []
         signal.signal(signal.SIGTERM, lambda received, _: asked.append(received))
-        tpu_pod.serve_until_lost(server, lambda: bool(asked))
+        tpu_pod.serve_until_lost(server, lambda: bool(asked), addresses[0])
         raise WorkerLostError(f"the TPU server of worker {number} has ended")
-    tpu_pod.wait_for_servers(addresses, lambda line: print(line, file=sys.stderr))
+    try:
+        tpu_pod.wait_for_servers(addresses, lambda line: print(line, file=sys.stderr))
+    except TimeoutError as error:
+        raise WorkerLostError(str(error)) from error
     return ",".join(f"grpc://{host}:{tpu_pod.SERVER_PORT}" for host in addresses)
 
 

@@ -19,8 +19,10 @@ SERVER_PORT = 8470
 _VARIABLES = ("TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES")
 _METADATA_HOST = "http://metadata.google.internal"
 _METADATA_SECONDS = 10.0
-# How long the other workers wait for worker 0 to save, once a slice is to end.
-_GRACE_SECONDS = 45.0
+# How long the other workers at most wait for worker 0 to save, once a slice is to end:
+# a little less than Kubernetes waits for the pods of `cluster.jobset`.
+_GRACE_SECONDS = 570.0
+_LOOK_SECONDS = 2.0
 
 
 def metadata(name: str, host: str = _METADATA_HOST) -> str:
@@ -78,13 +80,13 @@ def wait_for_servers(
     """Waits until a server listens on every host.
 
     Raises:
-      ValueError: one does not within `seconds`.
+      TimeoutError: one does not within `seconds`.
     """
     deadline = time.monotonic() + seconds
     for address in addresses:
         while not listens(address, SERVER_PORT):
             if time.monotonic() > deadline:
-                raise ValueError(
+                raise TimeoutError(
                     f"the TPU host {address} does not answer on port {SERVER_PORT} "
                     f"after {seconds:.0f} s; is the same command running there?"
                 )
@@ -101,17 +103,25 @@ def listens(address: str, port: int) -> bool:
     return True
 
 
-def serve_until_lost(server: subprocess.Popen, is_ending: Callable[[], bool]) -> None:
-    """Waits until the server of this host ends, with a grace period if all end.
+def serve_until_lost(
+    server: subprocess.Popen, is_ending: Callable[[], bool], first_host: str
+) -> None:
+    """Waits until the server of this host ends.
+
+    If this process is asked to end, so is that of the first host, which saves through
+    the servers of all: this one ends after that host's, or after `_GRACE_SECONDS`.
 
     Args:
       server: the result of `start_server`.
       is_ending: returns whether this process was asked to end.
+      first_host: the address of worker 0.
     """
     while server.poll() is None and not is_ending():
         time.sleep(0.5)
     deadline = time.monotonic() + _GRACE_SECONDS
     while server.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.5)
+        if not listens(first_host, SERVER_PORT):
+            break
+        time.sleep(_LOOK_SECONDS)
     server.kill()
     server.wait()

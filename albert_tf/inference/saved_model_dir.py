@@ -5,7 +5,15 @@ import os
 import re
 from collections.abc import Mapping
 
-from albert_tf.core import console, files, other_formats, provenance, strict_json
+from albert_tf.core import config as config_lib
+from albert_tf.core import (
+    config_io,
+    console,
+    files,
+    other_formats,
+    provenance,
+    strict_json,
+)
 from albert_tf.data import schema
 
 # Where a SavedModel keeps files that its graph does not read.
@@ -24,6 +32,7 @@ class Description:
       checkpoint: the name of the exported one.
       date: of the export.
       versions: that exported it, by package.
+      is_fixed_length: whether all texts are padded to its longest.
     """
 
     name: str
@@ -31,6 +40,7 @@ class Description:
     checkpoint: str = ""
     date: str = ""
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_fixed_length: bool = False
 
 
 def describe(path: str) -> Description:
@@ -54,6 +64,34 @@ def write_description(path: str, description: Description) -> None:
     files.make_folder(folder)
     values = dataclasses.asdict(description)
     files.write_json(os.path.join(folder, DESCRIPTION_FILE), values)
+
+
+def read_config(path: str) -> config_lib.Config | None:
+    """Returns the configuration of an exported model; None if it has none with it.
+
+    Args:
+      path: the directory of the SavedModel.
+
+    Raises:
+      ValueError: the configuration is damaged.
+    """
+    config_path = os.path.join(path, EXTRA, schema.CONFIG_FILE)
+    return config_io.read(config_path) if files.exists(config_path) else None
+
+
+def takes_pairs(path: str) -> bool:
+    """Returns whether a model was trained on a table of one's own with pairs of texts.
+
+    Models of GLUE's tasks of pairs also answer a single text.
+
+    Args:
+      path: the directory of the SavedModel.
+
+    Raises:
+      ValueError: its configuration is damaged.
+    """
+    config = read_config(path)
+    return bool(config and config.task.name and config.task.pair_column)
 
 
 def is_saved_model(path: str) -> bool:

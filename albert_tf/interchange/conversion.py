@@ -1,5 +1,6 @@
 """Reads a model in one format and writes it in another."""
 
+import os
 from collections.abc import Callable
 
 from albert_tf.core import checksums, files
@@ -18,7 +19,9 @@ from albert_tf.interchange import (
 Reader = Callable[
     [str, portable.ReadOptions, weight_map.ConversionReport], portable.PortableModel
 ]
-Writer = Callable[[portable.PortableModel, str, weight_map.ConversionReport], None]
+Writer = Callable[
+    [portable.PortableModel, str, weight_map.ConversionReport], portable.PortableModel
+]
 
 READERS: dict[str, Reader] = {
     formats.NATIVE: native.read,
@@ -41,7 +44,7 @@ def write(
     folder: str,
     recipe: config_lib.Config,
     report: weight_map.ConversionReport,
-) -> None:
+) -> portable.PortableModel:
     """Writes a model in one of the formats `formats.WRITTEN`.
 
     Args:
@@ -51,13 +54,16 @@ def write(
       recipe: the settings that a run has and the model has not.
       report: gets the number of weights, and what has no counterpart.
 
+    Returns:
+      What was written of the model.
+
     Raises:
       ValueError: the format has no such model.
     """
     if name == formats.NATIVE:
         native.write(model, folder, recipe, report)
-    else:
-        _WRITERS[name](model, folder, report)
+        return model
+    return _WRITERS[name](model, folder, report)
 
 
 def convert(
@@ -73,7 +79,7 @@ def convert(
       source: FORMAT:PATH.
       target: FORMAT:DIRECTORY.
       options: what the user specifies of the source.
-      add_card: adds a model card to the written directory.
+      add_card: adds a model card to the written directory, of what was written.
       list_weights: whether each weight has a line.
 
     Returns:
@@ -87,12 +93,12 @@ def convert(
     (source_format, path), (target_format, folder) = formats.locate(source, target)
     report = weight_map.ConversionReport(list_weights)
     report.say(f"from {source}:")
-    checksums.check(path)
+    checksums.check(path if files.is_folder(path) else os.path.dirname(path))
     model = READERS[source_format](path, options, report)
     report.say(f"to {target}:")
     with files.complete_folder(folder) as unfinished:
-        write(target_format, model, unfinished, options.recipe, report)
-        add_card(model, unfinished)
+        kept = write(target_format, model, unfinished, options.recipe, report)
+        add_card(kept, unfinished)
         if target_format != formats.NATIVE:  # whose checkpoints have checksums
             checksums.write(unfinished)
     return report.lines

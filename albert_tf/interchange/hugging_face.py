@@ -76,13 +76,16 @@ def read(
 
 def write(
     model: portable.PortableModel, folder: str, report: weight_map.ConversionReport
-) -> None:
+) -> portable.PortableModel:
     """Writes a folder that `from_pretrained` takes.
 
     Args:
       model: what to write; of "answerable_span" only the encoder has a counterpart.
       folder: an empty one.
       report: gets the number of weights, and what has no counterpart.
+
+    Returns:
+      What was written of the model.
 
     Raises:
       ValueError: the library has no such model.
@@ -106,7 +109,9 @@ def write(
     if model.vocab is None:
         report.lacks_vocab(hugging_face_files.VOCAB)
     else:
-        _write_tokenizer(model.vocab, model.lower_case, config, folder)
+        lower_case = model.lower_case is not False
+        _write_tokenizer(model.vocab, lower_case, config, folder)
+    return model.keeping(parts, head)
 
 
 def _supported(

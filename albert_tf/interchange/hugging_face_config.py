@@ -115,6 +115,7 @@ def read_head(
     if "classifier.weight" not in weights:
         return None
     num_classes = weight_map.num_rows(weights, "classifier.weight", path)
+    _check_problem(values, class_name, num_classes, path)
     if class_name == CLASSES["multiple_choice"]:
         return portable.TaskHeadConfig("multiple_choice", dropout_rate=dropout_rate)
     if class_name == CLASSES["token_classification"]:
@@ -130,6 +131,19 @@ def read_head(
         kind = "classification"
     labels = options.class_labels(num_classes, path, _labels(values, num_classes))
     return portable.TaskHeadConfig(kind, labels, dropout_rate)
+
+
+def _check_problem(
+    values: Mapping[str, Any], class_name: str, num_classes: int, path: str
+) -> None:
+    """Raises a ValueError for a classifier of texts that is none of one class each."""
+    problem = values.get("problem_type")
+    known = [None, "single_label_classification" if num_classes > 1 else "regression"]
+    if class_name == CLASSES["classification"] and problem not in known:
+        raise ValueError(
+            f"{path}: problem_type must be {known[1]} for {num_classes} outputs; "
+            f"received {short_repr.shown(problem)}, for which there is no head here"
+        )
 
 
 def _labels(values: Mapping[str, Any], num_classes: int) -> tuple[str, ...]:

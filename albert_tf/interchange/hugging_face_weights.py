@@ -46,7 +46,9 @@ def paths_in(folder: str) -> list[str]:
     """
     index_path = os.path.join(folder, hugging_face_files.INDEX)
     file_names = [hugging_face_files.WEIGHTS]
-    if files.exists(index_path):
+    # transformers, too, takes the single file before an index.
+    is_single = files.exists(os.path.join(folder, hugging_face_files.WEIGHTS))
+    if not is_single and files.exists(index_path):
         names = io.read_json(index_path).get("weight_map")
         found = list(names.values()) if isinstance(names, dict) else []
         if not found or not all(io.is_file_name(name, _SUFFIX) for name in found):

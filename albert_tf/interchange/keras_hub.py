@@ -84,7 +84,7 @@ def read(
 
 def write(
     model: portable.PortableModel, folder: str, report: weight_map.ConversionReport
-) -> None:
+) -> portable.PortableModel:
     """Writes a preset that `from_preset` takes.
 
     Args:
@@ -92,6 +92,9 @@ def write(
         counterpart, and sentence order has none.
       folder: an empty one, local.
       report: gets the number of weights, and what has no counterpart.
+
+    Returns:
+      What was written of the model.
 
     Raises:
       ValueError: the library has no such model.
@@ -130,6 +133,7 @@ def write(
         "albert_tf.tokenization.tokenizer.normalize the texts before it"
     )
     network.save_to_preset(folder)
+    return model.keeping(parts, head)
 
 
 def _supported(

@@ -2,12 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer as checkpointer_lib
 from albert_tf.checkpoints import run_vocab
+from albert_tf.checkpoints import untrained as untrained_lib
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, task_config
 from albert_tf.data import schema
@@ -91,6 +93,8 @@ def read(
     ):
         report.say("  its averaged weights are taken (train.ema_decay)")
     weights = {name: variable.numpy() for name, variable in variables(model, head)}
+    if head is None:
+        _omit_untrained(weights, untrained_lib.of_run(folder, config), report)
     return portable.PortableModel(
         config=config.model,
         weights=weights,
@@ -100,6 +104,18 @@ def read(
         moments=moments,
         step=checkpointer_lib.step_of(found),
     )
+
+
+def _omit_untrained(
+    weights: dict[str, np.ndarray],
+    untrained: Collection[str],
+    report: weight_map.ConversionReport,
+) -> None:
+    names = [name for name in weights if portable.part_of(name) in untrained]
+    for name in names:
+        del weights[name]
+    if names:
+        report.say(f"  omitted, never trained: {weight_map.listed(names)}")
 
 
 def _checkpoint(folder: str, config: config_lib.Config, config_path: str) -> str:
@@ -135,11 +151,18 @@ def write(
       ValueError: there is no vocabulary, or a setting of the recipe does not fit.
     """
     length = min(recipe.data.max_seq_length, model.config.max_positions)
+    lower_case = model.lower_case
+    if lower_case is None:
+        lower_case = recipe.data.lower_case
+        report.say(
+            f"  the format does not say whether texts are lower-cased: data.lower_case="
+            f"{str(lower_case).lower()} is taken, which --set changes"
+        )
     config = dataclasses.replace(
         recipe,
         model=model.config,
         data=dataclasses.replace(
-            recipe.data, lower_case=model.lower_case, max_seq_length=length
+            recipe.data, lower_case=lower_case, max_seq_length=length
         ),
     )
     if model.head is not None:
@@ -161,7 +184,8 @@ def _write_pretraining(
             "albert_tf.finetune afterwards"
         )
     network = pretraining_model.build_pretraining_model(config.model, config.train.seed)
-    _assign(network, model, report)
+    missing = _assign(network, model, report)
+    untrained_lib.write(folder, {portable.part_of(name) for name in missing})
     parts: dict[str, object] = {"model": network}
     if model.moments is None:
         report.say(
@@ -215,6 +239,8 @@ def _write_task(
     task = registry.create(settings, head.labels)
     network = _task_model(config, head)
     _assign(network, model, report)
+    if model.moments is not None:
+        report.say("  omitted: the optimizer's slots, with which no fine-tuning begins")
     run_dir.write(config, model.vocab_for("a run"), task, _CONVERTED, "", folder)
     _save(folder, {"model": network}, model.step)
     report.say(
@@ -270,8 +296,8 @@ def by_path(model, name: str) -> tf.Variable:
 
 def _assign(
     network, model: portable.PortableModel, report: weight_map.ConversionReport
-) -> None:
-    """Assigns a network its weights, and reports those that are missing."""
+) -> list[str]:
+    """Assigns a network its weights; reports and returns those that are missing."""
     missing = []
     for name, variable in variables(network, model.head):
         if name in model.weights:
@@ -281,8 +307,9 @@ def _assign(
     if missing:
         report.say(
             "  initialized randomly, since the other format has none: "
-            f"{weight_map.listed(missing)}"
+            f"{weight_map.listed(missing)}. No answers are made with them"
         )
+    return missing
 
 
 def _moments_of(adam: optimizers.AdamW, network) -> portable.Moments:

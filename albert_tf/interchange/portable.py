@@ -1,7 +1,7 @@
 """A model in memory, which every format is read into and written from."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class PortableModel:
     weights: by their names in native checkpoints, such as
       "encoder/blocks/0/attention/query/kernel". A sub-layer that blocks share is listed
       under the name of each of them.
-    lower_case: whether the tokenizer lower-cases.
+    lower_case: whether the tokenizer lower-cases; None if the format does not say it.
     vocab: its SentencePiece model; None if the format had none.
     head: of a fine-tuned model; None for a pre-trained one.
     moments: of the optimizer, if the format had them.
@@ -61,7 +61,7 @@ class PortableModel:
 
     config: config_lib.ModelConfig
     weights: Mapping[str, np.ndarray]
-    lower_case: bool = True
+    lower_case: bool | None = None
     vocab: bytes | None = None
     head: TaskHeadConfig | None = None
     moments: Moments | None = None
@@ -73,6 +73,13 @@ class PortableModel:
         present = {part_of(name) for name in self.weights}
         order = (ENCODER, POOLER, MASKED_LM, SENTENCE_ORDER, HEAD)
         return tuple(part for part in order if part in present)
+
+    def keeping(
+        self, parts: Collection[str], head: TaskHeadConfig | None
+    ) -> "PortableModel":
+        """Returns the model with some of its parts, and perhaps without its head."""
+        kept = {n: w for n, w in self.weights.items() if part_of(n) in parts}
+        return dataclasses.replace(self, weights=kept, head=head)
 
     def vocab_for(self, what: str) -> bytes:
         """Returns the vocabulary for what cannot be without one.

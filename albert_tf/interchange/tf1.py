@@ -56,7 +56,7 @@ def read(
     ignored = [weight_map.Ignored((_STEP,), "kept as the step")]
     if has_slots:
         ignored.append(
-            weight_map.Ignored(tuple(slots), "kept as the slots of the optimizer")
+            weight_map.Ignored(tuple(slots), "read as the slots of the optimizer")
         )
     weights = weight_map.to_native(entries, external, shapes, prefix, ignored, report)
     moments = None
@@ -83,13 +83,16 @@ def read(
 
 def write(
     model: portable.PortableModel, folder: str, report: weight_map.ConversionReport
-) -> None:
+) -> portable.PortableModel:
     """Writes a checkpoint, its configuration and its vocabulary.
 
     Args:
       model: what to write.
       folder: an empty one.
       report: gets the number of weights, and what is ignored.
+
+    Returns:
+      The model: all of it is written.
 
     Raises:
       ValueError: the original has no such model.
@@ -100,6 +103,7 @@ def write(
     layout = layer_groups.of_config(config, layer_groups.by_scaling, "the original")
     if layout.copied:
         report.say(f"  {layout.copied} has no counterpart: each layer gets a copy")
+    _say_lost(model, report)
     external = weight_map.to_external(entries, model.weights, report)
     if model.moments is not None:
         external |= _external_slots(entries, model.moments)
@@ -113,6 +117,26 @@ def write(
         report.lacks_vocab(_VOCAB_FILE)
     else:
         files.write_bytes(os.path.join(folder, _VOCAB_FILE), model.vocab)
+    return model
+
+
+def _say_lost(
+    model: portable.PortableModel, report: weight_map.ConversionReport
+) -> None:
+    """Reports what the original keeps in flags and code, not in files."""
+    if model.lower_case is False:
+        report.say("  no counterpart, omitted: that texts are not lower-cased")
+    head = model.head
+    if head is None:
+        return
+    if head.labels:
+        report.say(f"  no counterpart, omitted: the labels {', '.join(head.labels)}")
+    if head.kind == "answerable_span":
+        kept = ", ".join(f"{name}={value}" for name, value in head.settings.items())
+        report.say(
+            f"  no counterpart, omitted: {kept}, and the threshold of questions "
+            "without an answer"
+        )
 
 
 def _check(model: portable.PortableModel) -> None:

@@ -379,6 +379,7 @@ def recipe_costs(config: config_lib.Config, num_replicas: int = 1) -> Costs:
         )
     part = _batch_shape(config, run.batch_size // num_parts)
     parameters = count_parameters(config.model)
+    num_copies = 1 + _NUM_SLOTS + (1 if run.ema_decay else 0)
     step = step_flops(config.model, whole, run.remat, run.queries_at_once)
     activations = activation_memory(
         config.model, part, run.remat, run.compute_dtype, run.queries_at_once
@@ -392,7 +393,7 @@ def recipe_costs(config: config_lib.Config, num_replicas: int = 1) -> Costs:
         activation_bytes=activations,
         activation_bytes_per_sequence=activations.total // part.batch_size,
         reduced_gradient_bytes=parameters.total * _MASTER_BYTES,
-        weight_and_slot_bytes=parameters.total * _MASTER_BYTES * (1 + _NUM_SLOTS),
+        weight_and_slot_bytes=parameters.total * _MASTER_BYTES * num_copies,
     )
 
 

@@ -104,6 +104,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
                 f"which name none of {len(var_list)}"
             )
         self._rate_scale_at = lambda index: scales[index]
+        rules = [self.update_rule(variable) for variable in var_list]
+        self._rule_at = lambda index: rules[index]
         self._built = True
 
     def slots_of(self, variable) -> Slots:
@@ -140,7 +142,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Updates `variable` by `gradient`, a dense tensor of the same shape."""
         index = self._index_dict[self._var_key(variable)]
         m, v = self.slots_of(variable)
-        rule = self.update_rule(variable)
+        # By index: on a second device the variable has another name.
+        rule = self._rule_at(index)
         # XLA multiplies matrices on a CPU more slowly than TensorFlow does.
         is_compiled = self.compiled and not rule.is_orthogonal
         update = self._compiled_update if is_compiled else self._update
@@ -154,7 +157,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         )
         m.assign(new_m)
         v.assign(new_v)
-        # By index: on a second device the variable has another name.
         rate = self.learning_rate * self._rate_scale_at(index)
         variable.assign_sub(rate * change)
         if self._average is not None:

@@ -50,14 +50,30 @@ def step_time(
       memory_bytes: that one replica moves to and from its memory.
       reduced_bytes: of gradients, which are summed over all replicas.
     """
-    chip, count = accelerator.chip, accelerator.num_chips
-    # Sums of parts, then their exchange: each chip sends (n - 1) / n of all twice.
-    sent = 2 * reduced_bytes * (count - 1) / count
+    chip = accelerator.chip
     return StepTime(
         compute=flops / chip.peak_flops if chip.peak_flops else 0.0,
         memory=memory_bytes / chip.hbm_rate if chip.hbm_rate else 0.0,
-        reduction=sent / chip.link_rate if sent else 0.0,
+        reduction=_reduction_seconds(chip, accelerator.num_chips, reduced_bytes),
     )
+
+
+def _reduction_seconds(chip: chip_table.Chip, count: int, num_bytes: int) -> float:
+    """Returns the least time in which chips sum so many bytes of each."""
+
+    def sent(of: float, among: int) -> float:
+        # Sums of parts, then their exchange: each sends (n - 1) / n of all twice.
+        return 2 * of * (among - 1) / among
+
+    if count == 1:
+        return 0.0
+    if not chip.per_machine or count <= chip.per_machine:
+        return sent(num_bytes, count) / chip.link_rate
+    # Within each machine, and meanwhile each chip its part of the sums to its
+    # counterparts in the other machines.
+    within = sent(num_bytes, chip.per_machine) / chip.link_rate
+    part, num_machines = num_bytes / chip.per_machine, -(-count // chip.per_machine)
+    return max(within, sent(part, num_machines) / chip.network_rate)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -233,6 +233,7 @@ def _write_extra(
             os.path.basename(checkpoint_path),
             made.date,
             made.versions,
+            fixed_length is not None,
         ),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer, run_vocab
+from albert_tf.checkpoints import untrained as untrained_lib
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, other_formats
 from albert_tf.data import schema
@@ -74,7 +75,12 @@ def load_serving(
     model, path = load_pretrained(model_dir, config, checkpoint_path, weights)
     length = config.data.max_seq_length
     module = pretrained.PretrainedServing(
-        model, tokenizer, length, is_fixed_length, make_encoder
+        model,
+        tokenizer,
+        length,
+        is_fixed_length,
+        make_encoder,
+        untrained_lib.of_run(model_dir, config),
     )
     return module, path
 

@@ -18,9 +18,11 @@ FILE = "README.md"
 UNKNOWN_LICENSE = "unknown"
 _LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 
+ENCODER = "encoder"
 # By kind of head, "" for a pre-trained model: the hubs' names of the tasks.
 _PIPELINE_TAGS = {
     "": "fill-mask",
+    ENCODER: "feature-extraction",
     "classification": "text-classification",
     "regression": "text-classification",
     "token_classification": "token-classification",
@@ -61,7 +63,8 @@ class Card:
 
     Attributes:
       name: of the model.
-      kind: of its head, a key of `task_model.HEADS`; empty if it is pre-trained only.
+      kind: of its head, a key of `task_model.HEADS`; empty if it is pre-trained only,
+        and ENCODER if it has no head that was trained.
       library: the hubs' name of the library that reads the files.
       summary: a sentence on the architecture.
       made: how the files were made.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from albert_tf.checkpoints import checkpointer, run_dir
+from albert_tf.checkpoints import untrained as untrained_lib
 from albert_tf.core import config as config_lib
 from albert_tf.core import (
     config_io,
@@ -28,6 +29,7 @@ _LIBRARIES = {"hf": "transformers", "keras": "keras-hub"}
 _OWN_LIBRARY = "albert_tf"
 _ASK = {
     "": 'model.fill_mask("The river runs through the [MASK].")',
+    model_card.ENCODER: 'model.embed("The river runs through the valley.")',
     "classification": 'model.classify("A fine film.")',
     "regression": 'model.classify(("A train came.", "There was a train."))',
     "token_classification": 'model.tag("His brother lives in New York.")',
@@ -45,6 +47,7 @@ def card_of_run(
     weights: str = config_lib.WEIGHTS[0],
     made: str = "",
     hf_class: str = "",
+    kind: str | None = None,
 ) -> str:
     """Returns the card of what was made from a run.
 
@@ -56,19 +59,24 @@ def card_of_run(
       weights: as in `checkpointer.weights_part`.
       made: how it was made; by default, exported from the checkpoint.
       hf_class: as in `usage`.
+      kind: as in `model_card.Card`; None for that of the run.
     """
     name = provenance.name_of(model_dir)
     model_dir = results_reader.best_folder(model_dir)
     config = config_io.read(os.path.join(model_dir, schema.CONFIG_FILE))
     step = checkpointer.step_of(checkpoint)
-    kind, scores, data = "", [], []
+    scores, data = [], []
     if config.task.name:
-        kind = task_dir.read_task(model_dir)["kind"]
+        of_run = task_dir.read_task(model_dir)["kind"]
         results = results_reader.read_results_file(model_dir)
         data += _task_data(config, results)
-        scores += _task_scores(config, results, step)
+        if kind in (None, of_run):  # else the head that has them is not there
+            scores += _task_scores(config, results, step)
     else:
+        untrained = untrained_lib.of_run(model_dir, config)
+        of_run = model_card.ENCODER if untrained_lib.MASKED_LM in untrained else ""
         scores += _pretraining_scores(model_dir, config, step, weights)
+    kind = of_run if kind is None else kind
     languages, found = _records(_pretraining_dir(model_dir, config))
     made = made or f"Exported as {form} from {os.path.basename(checkpoint)}"
     return model_card.render(
@@ -94,8 +102,8 @@ def writer(
 ) -> Callable[[Any, str], None]:
     """Returns a function that adds the card to a converted model.
 
-    It takes the model, with `config` and `head` as `portable.PortableModel` has them,
-    and the directory that is written.
+    It takes the model, with `config`, `head` and `parts` as `portable.PortableModel`
+    has them, and the directory that is written.
 
     Args:
       source: FORMAT:PATH of the conversion.
@@ -114,6 +122,9 @@ def writer(
     name = provenance.name_of(path)
 
     def write(model: Any, folder: str) -> None:
+        kind = model.head.kind if model.head else ""
+        if not model.head and untrained_lib.MASKED_LM not in model.parts:
+            kind = model_card.ENCODER
         made = f"Converted from {source_format}:{name} to the format {target_format}"
         hf_class = _hf_class(folder) if target_format == "hf" else ""
         if source_format == "run":
@@ -125,9 +136,9 @@ def writer(
                 weights,
                 made,
                 hf_class,
+                kind,
             )
         else:
-            kind = model.head.kind if model.head else ""
             text = model_card.render(
                 model_card.Card(
                     name=name,
@@ -212,7 +223,7 @@ def usage(form: str, kind: str, hf_class: str = "") -> list[tuple[str, str]]:
 
     Args:
       form: of an export, or the format of a conversion.
-      kind: of the head; "" if it is pre-trained only.
+      kind: as in `model_card.Card`.
       hf_class: the class of transformers, for its format.
     """
     ask = f'import albert_tf\n\nmodel = albert_tf.load(".")\nprint({_ASK[kind]})'

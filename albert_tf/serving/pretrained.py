@@ -4,10 +4,13 @@ Shapes: T texts in the call, S the longest in tokens, H hidden, M masks found or
 scored, K candidates per mask, R rows of ids.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from albert_tf.checkpoints import untrained as untrained_lib
 from albert_tf.data import schema
 from albert_tf.model import pretraining_model, token_scores
 from albert_tf.serving import scaled_weights, signature
@@ -35,6 +38,7 @@ class PretrainedServing(tf.Module):
         max_seq_length: int,
         is_fixed_length: bool = False,
         make_encoder: signature.MakeEncoder = scaled_weights.ScaledEncoder,
+        untrained: Collection[str] = (),
     ):
         """Creates the module.
 
@@ -45,6 +49,7 @@ class PretrainedServing(tf.Module):
           is_fixed_length: whether all texts are padded to that length instead of the
             longest in the call.
           make_encoder: gives what computes the encoder's outputs.
+          untrained: as in `untrained.of_run`; what needs these heads is no signature.
         """
         super().__init__(name="pretrained_serving")
         encoder = make_encoder(model.encoder)
@@ -62,18 +67,26 @@ class PretrainedServing(tf.Module):
         self._cls_id, self._sep_id = tokenizer.cls_id, tokenizer.sep_id
         self._pad_id, self._mask_id = tokenizer.pad_id, tokenizer.mask_id
         self._max_seq_length = max_seq_length
+        self._untrained = frozenset(untrained)
         self._shape = [None, max_seq_length if is_fixed_length else None]
         self.fill_mask = self._make_fill_mask()
 
     @property
     def signatures(self) -> dict:
         """The signatures of the SavedModel, by name."""
-        return {
+        found = {
             "encode": self.encode,
             "fill_mask": self.fill_mask,
             "sentence_order": self.sentence_order,
             "score_tokens": self.score_tokens,
         }
+        without: set[str] = set()
+        if untrained_lib.MASKED_LM in self._untrained:
+            without |= {"fill_mask", "score_tokens"}
+        # Sentence order is read off the pooled output.
+        if self._untrained & {untrained_lib.SENTENCE_ORDER, untrained_lib.POOLER}:
+            without.add("sentence_order")
+        return {name: found[name] for name in found if name not in without}
 
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def encode(self, text):

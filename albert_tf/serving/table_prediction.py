@@ -12,8 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.core import config_io, files, short_repr, task_config
-from albert_tf.data import schema
+from albert_tf.core import short_repr, task_config
 from albert_tf.inference import saved_model, saved_model_dir, signatures
 from albert_tf.tasks import examples as examples_lib
 from albert_tf.tasks import registry, text_files, text_task
@@ -57,26 +56,10 @@ def find_columns(model_dir: str, input_path: str) -> tuple[str, ...]:
     return task.text_columns if isinstance(task, text_task.TextTask) else ()
 
 
-def takes_pairs(model_dir: str) -> bool:
-    """Returns whether a model was trained on a table of one's own with pairs of texts.
-
-    Models of GLUE's tasks of pairs also answer a single text.
-
-    Args:
-      model_dir: directory of the exported model.
-
-    Raises:
-      ValueError: its configuration is damaged.
-    """
-    settings = _read_task(model_dir)
-    return settings is not None and bool(settings.pair_column)
-
-
 def _read_task(model_dir: str) -> task_config.TaskConfig | None:
     """Returns the task of an exported model, if it has one and its configuration."""
-    path = os.path.join(model_dir, saved_model_dir.EXTRA, schema.CONFIG_FILE)
-    settings = config_io.read(path).task if files.exists(path) else None
-    return settings if settings and settings.name else None
+    config = saved_model_dir.read_config(model_dir)
+    return config.task if config and config.task.name else None
 
 
 def predict(

@@ -54,8 +54,7 @@ def define_devices(flag_values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "tpu",
         "",
-        "local (on a TPU VM), pod (on each host of a slice), a TPU's name, or "
-        "grpc://ADDRESS.",
+        "local (on a TPU VM), pod (on each host of a slice), or grpc://ADDRESS.",
         flag_values,
     )
     flags.DEFINE_integer(

@@ -49,11 +49,13 @@ class HangRecord:
         self._path = os.path.join(model_dir, FILE)
         self._is_chief = is_chief
         self._last: Hang | None = None
-        if files.exists(self._path):
-            try:
+        try:
+            if files.exists(self._path):
                 self._last = strict_json.load_as(self._path, Hang)
-            except ValueError as error:
-                raise ValueError(f"{error}. Remove it, and try again") from error
+        except (FileNotFoundError, tf.errors.NotFoundError):
+            pass  # the chief has removed it meanwhile
+        except ValueError as error:
+            raise ValueError(f"{error}. Remove it, and try again") from error
 
     @property
     def step_to_skip(self) -> int | None:

@@ -9,6 +9,7 @@ Pre-training, fine-tuning and the benchmarks differ in what they pass to it.
 
 import contextlib
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -211,7 +212,7 @@ class Trainer:
         else:
             metrics_log.check_new(self.model_dir, self.first_step)
             if branch:
-                self._begin_branch(branch)
+                notes += self._begin_branch(branch)
         if self.average is not None:
             if checkpointer_lib.AVERAGE in self.checkpointer.lacking:
                 self.average.restart()
@@ -240,15 +241,23 @@ class Trainer:
         strategies.check_same_step(self.strategy, self.step)
         return notes
 
-    def _begin_branch(self, branch: branching.Branch) -> None:
-        """Restores all from another run's checkpoint, and resets what is of its own."""
-        self.checkpointer.read(branch.path)
+    def _begin_branch(self, branch: branching.Branch) -> list[str]:
+        """Restores all from another run's checkpoint, and resets what is of its own.
+
+        Returns:
+          Lines about what this run does not keep of it.
+        """
+        left = self.checkpointer.read(branch.path, leaves_settings=True)
         self.state.evaluated_step.assign(-1)
         if branch.restarts_records:
             self.state.restart(self.step, self._num_streams)
             if self.average is not None:
                 # Else it would be that of the other records for many steps.
                 self.average.restart()
+        return [
+            f"branch: the {name.replace('_', ' ')} of the other run is left behind"
+            for name in left
+        ]
 
     def make_train_step(self) -> Callable[..., train_step.Scalars]:
         """Returns the next step, which each replica takes on its part of a batch."""
@@ -610,7 +619,7 @@ class Trainer:
             raise
 
     def _is_better(self, metric: float, best: dict[str, Any] | None) -> bool:
-        if best is None:
+        if best is None or not math.isfinite(best["metric"]):
             return True
         if stages_lib.leading_to(self.stages, best["step"]) is not self.stage:
             return True  # it was measured on other records

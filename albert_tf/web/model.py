@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.core import console
-from albert_tf.inference import saved_model, signatures
+from albert_tf.inference import saved_model, saved_model_dir, signatures
 from albert_tf.tokenization import tokenizer
 
 # From items to their answers. The answer of an item may be an exception, so that the
@@ -16,7 +16,7 @@ _SAMPLES: dict[str, Any] = {
     "fill_mask": (f"a {tokenizer.MASK}", 1),
     "sentence_order": ("a", "b"),
     "encode": ("a",),
-    "classify": ("a",),
+    "classify": ("a", "b"),
     "tag": ("a",),
     "answer": ("a", "b"),
     "choose": ("a", "b", "c", "d"),
@@ -27,11 +27,12 @@ class Unanswerable(ValueError):
     """The model cannot answer this item; the message says why."""
 
 
-def functions(model) -> dict[str, Function]:
+def functions(model, takes_pairs: bool = False) -> dict[str, Function]:
     """The functions of a SavedModel, by signature.
 
     Args:
       model: from saved_model.load.
+      takes_pairs: whether a text to classify must have a second one.
 
     Returns:
       Functions from lists of items to lists of answers. An item of `fill_mask` is a
@@ -61,6 +62,8 @@ def functions(model) -> dict[str, Function]:
             f"{', '.join(model.signatures) or 'none'}. Make one with "
             f"`{console.command_line('albert_tf.export')}`"
         )
+    if takes_pairs and "classify" in found:
+        found["classify"] = _of_pairs(found["classify"])
     return found
 
 
@@ -76,13 +79,23 @@ def load(path: str) -> dict[str, Function]:
     Raises:
       ValueError: there is no SavedModel, or none with a known signature.
     """
-    found = functions(saved_model.load(path))
+    found = functions(saved_model.load(path), saved_model_dir.takes_pairs(path))
     warm_up(found)
     return found
 
 
 def _plain(ask) -> Callable[[Any], Function]:
     return lambda signature: lambda items: ask(signature, items)
+
+
+def _of_pairs(function: Function) -> Function:
+    def classify(items: Sequence[Sequence[str]]) -> list[Any]:
+        pairs = [item for item in items if len(item) > 1]
+        answers = iter(function(pairs) if pairs else ())
+        alone = Unanswerable("must have a pair: the model was trained on two texts")
+        return [next(answers) if len(item) > 1 else alone for item in items]
+
+    return classify
 
 
 def _encode(signature) -> Function:

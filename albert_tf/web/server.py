@@ -25,7 +25,8 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stops the server; uvicorn itself accepts for a moment longer."""
         super().handle_exit(sig, frame)
-        for one in self.servers:
+        # uvicorn sets them when it starts to listen, after it has taken the signals.
+        for one in getattr(self, "servers", ()):
             one.get_loop().call_soon_threadsafe(one.close)
 
 

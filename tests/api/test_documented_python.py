@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.support import fine_tuned, small_run, small_task
 
@@ -71,6 +72,16 @@ def test_the_objective_of_the_page_takes_rows_of_one_sequence_too(names):
     config = small_run.small_config("model.num_layers=1")
     folder = small_run.write_records(names["folder"] / "unpacked")
     (batch,) = api.read_batches(folder, config).take(1)
+    first, second = (
+        one["input_ids"] for one in api.read_batches(folder, config).take(2)
+    )
+    (later,) = api.read_batches(folder, config, first_step=1).take(1)
+    np.testing.assert_array_equal(later["input_ids"], second)
+    # Of two devices each takes its half.
+    context = tf.distribute.InputContext(1, 0, 2)
+    halves = api.read_batches(folder, config, context=context).take(2)
+    rows = np.concatenate([half["input_ids"] for half in halves])
+    np.testing.assert_array_equal(rows, first)
     model = api.build_model(config)
     sums = names["MaskedWordsOnly"]().batch_sums(model, batch, None)
     assert sums["num_tokens"] == batch["input_mask"].numpy().sum()

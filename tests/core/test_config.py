@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from albert_tf.core import config, config_io
+from albert_tf.core import config, config_io, files
 
 RECIPES = sorted(set(glob.glob("configs/*.py")) - {"configs/__init__.py"})
 
@@ -23,6 +23,16 @@ def test_a_saved_configuration_is_a_recipe(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(config_io.to_json(made))
     assert config_io.load(str(path)) == made
+
+
+def test_a_saved_configuration_may_be_remote():
+    made = config_io.load("configs/demo.py", ["train.batch_size=7"])
+    path = "ram://saved/config.json"
+    files.write_bytes(path, config_io.to_json(made).encode())
+    assert config_io.load(path) == made
+    for absent in ("ram://saved/other.json", "ram://saved"):
+        with pytest.raises(ValueError, match="--config must name a recipe or a conf"):
+            config_io.load(absent)
 
 
 @pytest.mark.parametrize(

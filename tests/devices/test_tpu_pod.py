@@ -1,6 +1,7 @@
 """The hosts of a TPU slice: who is who, and the servers; on loopback, without a TPU."""
 
 import contextlib
+import functools
 import http.server
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from albert_tf.devices import tpu_pod
+from albert_tf.devices import strategies, tpu_pod
 from tests.support import process_end
 
 ATTRIBUTES = {
@@ -78,7 +79,9 @@ def test_the_first_host_waits_until_all_listen(monkeypatch):
     with socket.socket() as late:
         late.bind(("127.0.0.1", 0))
         monkeypatch.setattr(tpu_pod, "SERVER_PORT", late.getsockname()[1])
-        with pytest.raises(ValueError, match="host 127.0.0.1 does not answer on port"):
+        with pytest.raises(
+            TimeoutError, match="host 127.0.0.1 does not answer on port"
+        ):
             tpu_pod.wait_for_servers(["127.0.0.1"], said.append, seconds=0.2)
         assert said[0] == "waiting for the TPU host 127.0.0.1"
         threading.Timer(0.3, late.listen).start()
@@ -104,15 +107,45 @@ def _sleeper():
 
 
 def test_another_host_serves_until_its_server_is_lost_or_all_end(monkeypatch):
+    first = "127.0.0.1"
+    monkeypatch.setattr(tpu_pod, "_LOOK_SECONDS", 0.1)
     with _sleeper() as server:
         threading.Timer(0.3, server.kill).start()
-        tpu_pod.serve_until_lost(server, lambda: False)
+        tpu_pod.serve_until_lost(server, lambda: False, first)
+    with socket.create_server((first, 0)) as listening:
+        monkeypatch.setattr(tpu_pod, "SERVER_PORT", listening.getsockname()[1])
+        with _sleeper() as server:
+            # The first host saves, and then its server is gone.
+            threading.Timer(1.0, listening.close).start()
+            began = time.monotonic()
+            tpu_pod.serve_until_lost(server, lambda: True, first)
+            assert 1.0 <= time.monotonic() - began < tpu_pod._GRACE_SECONDS
+            assert server.poll() is not None
     monkeypatch.setattr(tpu_pod, "_GRACE_SECONDS", 1.0)
-    with _sleeper() as server:
+    with socket.create_server((first, 0)) as listening, _sleeper() as server:
+        monkeypatch.setattr(tpu_pod, "SERVER_PORT", listening.getsockname()[1])
         began = time.monotonic()
-        tpu_pod.serve_until_lost(server, lambda: True)
-        # The first host had its time to save, then the server was ended.
+        tpu_pod.serve_until_lost(server, lambda: True, first)
         assert time.monotonic() - began >= 1.0 and server.poll() is not None
+
+
+def test_the_tpu_is_left_to_the_server(monkeypatch):
+    monkeypatch.delenv("TPU_LOAD_LIBRARY", raising=False)
+    with pytest.raises(ValueError, match="--tpu=pod needs TPU_LOAD_LIBRARY=0 in the"):
+        strategies._serve_pod()
+
+
+def test_a_host_that_is_late_is_a_lost_worker(monkeypatch):
+    monkeypatch.setenv("TPU_LOAD_LIBRARY", "0")
+    monkeypatch.setattr(tpu_pod, "place", lambda: (0, ["127.0.0.1"]))
+    monkeypatch.setattr(tpu_pod, "start_server", lambda code: None)
+    wait = functools.partial(tpu_pod.wait_for_servers, seconds=0.1)
+    monkeypatch.setattr(tpu_pod, "wait_for_servers", wait)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(tpu_pod, "SERVER_PORT", silent.getsockname()[1])
+        with pytest.raises(strategies.WorkerLostError, match="does not answer"):
+            strategies._serve_pod()
 
 
 _PARENT = """

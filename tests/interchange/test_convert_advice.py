@@ -75,7 +75,8 @@ def test_weights_only_come_back_as_weights_only(models, tmp_path):
 
 
 def test_a_run_of_weights_only_says_what_it_is_for(model, tmp_path):
-    lines = _write("run", model, tmp_path / "run")
+    cased = dataclasses.replace(model, lower_case=True)
+    lines = _write("run", cased, tmp_path / "run")
     assert lines == [
         "  weights only, without an optimizer's slots: other runs start from them by "
         "--init_checkpoint; as --model_dir this one cannot be resumed"

@@ -324,6 +324,8 @@ def test_a_recipe_costs_all_its_steps_and_reduces_all_its_gradients():
     assert costs.parameters.total == 1573 + 9 * 6  # nine positions more
     assert costs.reduced_gradient_bytes == 4 * 1627
     assert costs.weight_and_slot_bytes == 12 * 1627
+    with_average = config_io.override(small_recipe(), ["train.ema_decay=0.99"])
+    assert costs_lib.recipe_costs(with_average).weight_and_slot_bytes == 16 * 1627
 
 
 def test_packed_rows_cost_what_their_shape_does():

@@ -18,7 +18,8 @@ _SETTINGS = config.OptimizerConfig(
     warmup_steps=0,
     decay="constant",
     bias_correction=True,
-    exclude_patterns=("bias",),
+    # As the first device has it: the second one calls it bias/replica_1:0.
+    exclude_patterns=("bias:0$",),
 )
 _RNG = np.random.default_rng(8)
 _FEATURES = {

@@ -19,6 +19,17 @@ def test_a_step_takes_the_longer_side_and_then_the_sum():
     assert (by_memory.total, by_memory.limit) == (2.0, "memory")
 
 
+def test_gpus_of_several_machines_send_their_part_over_the_network():
+    def reduction(name):
+        return roofline.step_time(chip_table.find(name), 0.0, 0.0, 8_000_000_000)
+
+    # Seven eighths of 8 GB twice over 450 GB/s; an eighth of it over 50 or 25 GB/s.
+    assert reduction("h100-8").reduction == pytest.approx(14 / 450)
+    assert reduction("h100-16").reduction == pytest.approx(14 / 450)
+    assert reduction("h100-512").reduction == pytest.approx(2 * 63 / 64 / 50)
+    assert reduction("a100-32").reduction == pytest.approx(2 * 3 / 4 / 25)
+
+
 def test_one_chip_sends_nothing():
     step = roofline.step_time(chip_table.find("v5e-1"), 197e12, 0.0, 10**9)
     assert (step.compute, step.reduction) == (1.0, 0.0)

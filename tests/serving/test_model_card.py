@@ -183,8 +183,24 @@ def test_a_converted_model_says_whence_it_is_and_claims_nothing(testdata, tmp_pa
 def test_a_converted_run_keeps_what_is_known_of_it(tmp_path):
     run = _finetuned(tmp_path / "run")
     add_card = model_facts.writer(f"run:{run}", "keras:out", "unknown", "averaged")
-    add_card(types.SimpleNamespace(step=600, config=None, head=None), str(tmp_path))
+    head = types.SimpleNamespace(kind="classification")
+    parts = ("encoder", "pooler", "head")
+    model = types.SimpleNamespace(step=600, config=None, head=head, parts=parts)
+    add_card(model, str(tmp_path))
     text = (tmp_path / "README.md").read_text()
     assert _metadata(text)["library_name"] == "keras-hub"
+    assert _metadata(text)["pipeline_tag"] == "text-classification"
     assert _metadata(text)["metrics"] == ["accuracy", "f1"]
     assert "Converted from run:run to the format keras" in text
+
+
+def test_a_card_has_no_scores_of_a_head_that_was_left_out(tmp_path):
+    run = _finetuned(tmp_path / "run")
+    add_card = model_facts.writer(f"run:{run}", "hf:out", "unknown", "averaged")
+    model = types.SimpleNamespace(
+        step=600, config=None, head=None, parts=("encoder", "pooler")
+    )
+    add_card(model, str(tmp_path))
+    metadata = _metadata((tmp_path / "README.md").read_text())
+    assert metadata["pipeline_tag"] == "feature-extraction"
+    assert "metrics" not in metadata and "model-index" not in metadata

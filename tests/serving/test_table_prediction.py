@@ -8,7 +8,7 @@ import tensorflow as tf
 from albert_tf import predict
 from albert_tf.core import config_io
 from albert_tf.inference import predict as text_prediction
-from albert_tf.inference import saved_model
+from albert_tf.inference import saved_model, saved_model_dir
 from albert_tf.serving import table_prediction
 from tests.support import binaries, small_run
 
@@ -125,7 +125,7 @@ def test_what_is_no_table(tmp_path, model):
 
 def _asked(folder, *texts):
     """What `albert_tf.predict` prints of texts on its command line."""
-    takes_pairs = table_prediction.takes_pairs(folder)
+    takes_pairs = saved_model_dir.takes_pairs(folder)
     return "\n".join(
         text_prediction.show_answers(folder, None, texts, "", 8, 1, False, takes_pairs)
     )

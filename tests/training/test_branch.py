@@ -231,7 +231,6 @@ def test_with_another_seed_the_same_records_are_read_from_their_beginning(
     [
         ("model.num_heads=3", "must have the model of its run: model.num_heads was 2"),
         ("train.num_steps=7", "num_steps must not be less than the checkpoint's step"),
-        ("train.ema_decay=0", "has an average of the weights, which this run would"),
     ],
 )
 def test_a_branch_that_does_not_fit_is_refused_and_writes_nothing(
@@ -241,6 +240,25 @@ def test_a_branch_that_does_not_fit_is_refused_and_writes_nothing(
         _train(data_dir, tmp_path / "branch", override, branch_from=whole)
     assert not (tmp_path / "branch" / schema.CONFIG_FILE).exists()
     assert not (tmp_path / "branch" / branching.FILE).exists()
+
+
+def test_a_branch_may_leave_the_average_behind(data_dir, whole, tmp_path, capsys):
+    branch = tmp_path / "branch"
+    settings = ("train.ema_decay=0", "train.num_steps=13")
+    _train(data_dir, branch, *settings, branch_from=whole)
+    said = capsys.readouterr().err
+    assert "branch: the average of the other run is left behind" in said
+    names = processes.variables(branch)
+    assert not [name for name in names if name.startswith("average/")]
+    # What is kept is that of the other run: without an average a step is the same.
+    _train(data_dir, tmp_path / "same", "train.num_steps=13", branch_from=whole)
+    same = processes.variables(tmp_path / "same")
+    for name in names:
+        if name.startswith("model/"):
+            np.testing.assert_array_equal(names[name], same[name], err_msg=name)
+    # The branch alone is asked: a run does not lose its average.
+    with pytest.raises(ValueError, match="has an average of the weights, which this"):
+        _train(data_dir, tmp_path / "same", *settings)
 
 
 def test_a_branch_needs_the_vocabulary_and_a_new_directory(data_dir, whole, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer
-from albert_tf.core import failures
+from albert_tf.core import failures, strict_json
 from albert_tf.training import (
     hangs,
     metrics_log,
@@ -443,6 +443,18 @@ def test_a_hang_is_forgotten_once_the_run_is_saved_after_it(tmp_path):
     record.passed(9)
     assert not (tmp_path / hangs.FILE).exists()
     assert _add(tmp_path, _place(8)) == 75
+
+
+def test_a_record_that_the_chief_removes_meanwhile_is_none(tmp_path, monkeypatch):
+    _add(tmp_path, _place(8))
+    load_as = strict_json.load_as
+
+    def remove_before(path, type_):
+        (tmp_path / hangs.FILE).unlink()
+        return load_as(path, type_)
+
+    monkeypatch.setattr(strict_json, "load_as", remove_before)
+    assert hangs.HangRecord(str(tmp_path), is_chief=False).step_to_skip is None
 
 
 def test_a_hang_is_judged_though_its_record_cannot_be_written(tmp_path):

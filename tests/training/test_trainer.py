@@ -1,6 +1,7 @@
 """Trainer between loops, with a fake loop and a fake evaluation."""
 
 import json
+import math
 
 import pytest
 import tensorflow as tf
@@ -83,6 +84,13 @@ def test_the_best_checkpoint_does_not_depend_on_where_a_run_was_stopped(
     assert [r["step"] for r in rows if r["split"] == "heldout"] == [0, 5, 10, 15, 20]
     names = {path.stem for path in tmp_path.glob("*.index")}
     assert names == {"model.ckpt-10", "model.ckpt-20"}
+
+
+def test_an_evaluation_that_is_no_number_is_not_the_best_for_long(tmp_path):
+    losses = {0: math.nan, 5: 4.0, 10: math.nan, 15: 5.0, 20: 6.0}
+    held_out = {step: {"mlm_loss": loss} for step, loss in losses.items()}
+    counting_run.Run(tmp_path, held_out).execute()
+    assert _best(tmp_path) == {"step": 5, "metric": 4.0}
 
 
 def test_a_run_that_is_asked_to_end_at_its_last_step_ends_when_called_again(tmp_path):

@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 
+import fastapi
 import pytest
 import tensorflow as tf
 
 from albert_tf import serve
 from albert_tf.inference import signatures
 from albert_tf.web import address, model, page, schemas
+from albert_tf.web import server as server_lib
 from tests.support import binaries, fine_tuned, small_serving, web_server
 
 TEXTS = [
@@ -62,6 +64,20 @@ def saved_model(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("saved") / "model")
     small_serving.save(small_serving.pretrained(), path)
     return path
+
+
+def test_a_model_of_pairs_takes_no_single_text():
+    classify = model._of_pairs(lambda items: ["+".join(item) for item in items])
+    first, alone, last = classify([("a", "b"), ("c",), ("d", "e")])
+    assert (first, last) == ("a+b", "d+e")
+    assert isinstance(alone, model.Unanswerable) and "must have a pair" in str(alone)
+    assert isinstance(classify([("c",)])[0], model.Unanswerable)
+
+
+def test_a_signal_before_the_server_listens_ends_it():
+    server = server_lib.make(fastapi.FastAPI())
+    server.handle_exit(signal.SIGTERM, None)
+    assert server.should_exit
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import pytest
 
 from albert_tf.core import config_io
+from albert_tf.inference import saved_model_dir
 from albert_tf.web import sizes
 
 LENGTHS = sizes.Lengths(max_length=64, stride=16)
@@ -34,10 +35,10 @@ def test_sizes_follow_from_characters(signature, item, rows, length):
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (["data.max_seq_length=24"], (24, 128)),
+        (["data.max_seq_length=24"], (24, 128, False)),
         (
             ["task.name=squad1", "task.max_seq_length=48", "task.doc_stride=20"],
-            (48, 20),
+            (48, 20, False),
         ),
     ],
 )
@@ -47,3 +48,10 @@ def test_lengths_are_those_of_the_exported_configuration(tmp_path, settings, exp
     (tmp_path / "assets.extra" / "config.json").write_text(text)
     assert sizes.read_lengths(str(tmp_path)) == expected
     assert sizes.read_lengths(str(tmp_path / "absent")) == sizes.Lengths()
+    description = saved_model_dir.Description("a model", is_fixed_length=True)
+    saved_model_dir.write_description(str(tmp_path), description)
+    lengths = sizes.read_lengths(str(tmp_path))
+    assert lengths == (*expected[:2], True)
+    for signature in ("fill_mask", "encode", "classify", "answer", "choose"):
+        size = sizes.size_of(signature, lengths)(("a", "b", "c"))
+        assert size == (1, expected[0])
