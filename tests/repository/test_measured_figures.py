@@ -261,6 +261,27 @@ def _points(one, other, key="mlm_accuracy"):
     return 100 * (_seed_value(one, key) - _seed_value(other, key))
 
 
+def _seed_values(name, key="mlm_accuracy"):
+    seeds = _read("reproduction/measures.json")[name]["seeds"]
+    return [100 * one[key] for one in seeds.values()]
+
+
+def _mean_points(one, other, key="mlm_accuracy"):
+    means = (statistics.fmean(_seed_values(name, key)) for name in (one, other))
+    return next(means) - next(means)
+
+
+def test_two_seeds_have_what_the_page_says_has_two():
+    counts = {
+        (size, one): len(_seed_values(f"e{size}-h96-l4-{one}"))
+        for size in _SIZES
+        for one in (_SHARED if size in (16, 96) else ("none", "all"))
+    }
+    assert all(counts[name] == (2 if name[0] in (16, 96) else 1) for name in counts)
+    # Of the six ways to divide two and two, two leave all of one above the other.
+    assert "one of three differences that are chance" in _text("reproduction.md")
+
+
 _SIZES = (8, 16, 32, 96)
 _SHARED = ("all", "feed_forward", "attention", "none")
 
@@ -291,14 +312,14 @@ def test_what_the_page_says_of_embeddings_is_that_of_the_measures():
     gain = printed["none"][768].average - printed["none"][64].average
     assert f"by {gain:.1f} point of the average from 64 to 768" in text
     assert max(printed["all"], key=lambda one: printed["all"][one].average) == 128
-    above = [_points(f"e{size}-h96-l4-all", "e16-h96-l4-all") for size in (32, 96)]
+    above = [_mean_points(f"e{n}-h96-l4-all", "e16-h96-l4-all") for n in (32, 96)]
     assert f"E 32 and E 96 are {above[0]:.1f} and {above[1]:.1f} points above" in text
 
     def in_words(values):
         *others, last = (f"{value:.1f}" for value in values)
         return f"{', '.join(others)} and {last}"
 
-    costs = [_points(f"e{size}-h96-l4-none", f"e{size}-h96-l4-all") for size in _SIZES]
+    costs = [_mean_points(f"e{n}-h96-l4-none", f"e{n}-h96-l4-all") for n in _SIZES]
     assert f"accuracy at each E: {in_words(costs)} points from E 8 to E 96." in text
     theirs = [
         alone.average - printed["all"][e].average
@@ -313,10 +334,17 @@ def test_what_the_page_says_of_embeddings_is_that_of_the_measures():
             (early if size == 96 else late).append(loss)
     assert f"with E 96 is {min(early):.2f} to {max(early):.2f}, of all others" in text
     assert f"others {min(late):.2f} to {max(late):.2f}." in text
+    everything, nothing = (
+        {size: _seed_values(f"e{size}-h96-l4-{one}") for size in (16, 96)}
+        for one in ("all", "none")
+    )
+    assert max(everything[96]) < min(nothing[96])
+    assert max(everything[16]) > min(nothing[16])
     blimp = {
         size: [
-            100 * _seed_value(f"e{size}-h96-l4-{sharing}", "blimp")
+            value
             for sharing in (_SHARED if size in (16, 96) else ("none", "all"))
+            for value in _seed_values(f"e{size}-h96-l4-{sharing}", "blimp")
         ]
         for size in _SIZES
     }
@@ -330,29 +358,46 @@ def test_what_the_page_says_of_embeddings_is_that_of_the_measures():
 
 def test_what_the_page_says_of_sharing_is_that_of_the_measures():
     text = _text("reproduction.md")
-    for size in (16, 96):
-        found = {one: _seed_value(f"e{size}-h96-l4-{one}") for one in _SHARED}
-        assert (
-            min(found, key=found.get) == "all" and max(found, key=found.get) == "none"
-        )
-    printed = {
-        size: {one: paper.SHARINGS[size][one].average for one in _SHARED}
-        for size in (768, 128)
+    found = {
+        size: {one: _seed_values(f"e{size}-h96-l4-{one}") for one in _SHARED}
+        for size in (96, 16)
     }
-    lower = printed[768]["all"] - printed[768]["feed_forward"]
-    assert f"the feed-forward part is {lower:.1f} points lower" in text
-    higher = printed[128]["attention"] - printed[128]["none"]
-    assert f"sharing attention is {higher:.1f} points higher" in text
-    theirs = [one["attention"] - one["feed_forward"] for one in printed.values()]
+    nothing = found[96]["none"]
+    assert all(min(nothing) > max(found[96][one]) for one in _SHARED[:3])
+    means = [statistics.fmean(seeds) for seeds in found[16].values()]
+    spread = max(max(seeds) - min(seeds) for seeds in found[16].values())
+    assert (
+        f"four rows are within {max(means) - min(means):.1f} points and the two "
+        f"seeds of a row differ by up to {spread:.1f}."
+    ) in text
+    printed = [
+        {one: paper.SHARINGS[size][one].average for one in _SHARED}
+        for size in (768, 128)
+    ]
+    assert all(one["none"] > max(one["all"], one["feed_forward"]) for one in printed)
+    theirs = [one["attention"] - one["feed_forward"] for one in printed]
     ours = [
-        _points(f"e{e}-h96-l4-attention", f"e{e}-h96-l4-feed_forward") for e in (96, 16)
+        _mean_points(f"e{e}-h96-l4-attention", f"e{e}-h96-l4-feed_forward")
+        for e in (96, 16)
     ]
     assert (
         f"costs {theirs[0]:.1f} and {theirs[1]:.1f} points more than sharing "
-        f"attention, here {ours[0]:.1f} and {abs(ours[1]):.1f}."
+        f"attention; here it costs {-ours[0]:.1f} less with E 96 and {ours[1]:.1f} "
+        "more with E 16, both within the seeds."
     ) in text
-    others = [100 * _seed_value(f"e16-h96-l4-{one}") for one in _SHARED[1:]]
-    assert f"everything are within {max(others) - min(others):.1f} points." in text
+    for seeds in found.values():
+        one, other = seeds["attention"], seeds["feed_forward"]
+        assert max(one) > min(other) and max(other) > min(one)
+    sst2 = [
+        {one: _seed_values(f"e{e}-h96-l4-{one}", "sst2") for one in _SHARED}
+        for e in (96, 16)
+    ]
+    above = [
+        statistics.fmean(one["feed_forward"]) - statistics.fmean(one["attention"])
+        for one in sst2
+    ]
+    assert all(min(one["feed_forward"]) > max(one["attention"]) for one in sst2)
+    assert f"with both seeds, by {above[0]:.1f} and {above[1]:.1f} points" in text
 
 
 def test_what_the_page_says_of_depth_and_width_is_that_of_the_measures():
