@@ -29,6 +29,7 @@ from albert_tf.finetuning import (
 )
 from albert_tf.model import pretraining_model, task_model
 from albert_tf.tasks import base, registry
+from albert_tf.tasks import examples as examples_lib
 from albert_tf.tasks import features as features_lib
 from albert_tf.tasks import predictions as predictions_lib
 from albert_tf.tasks import splits as splits_lib
@@ -49,6 +50,8 @@ class FineTuningOptions:
       use_previous_checkpoint: whether to resume from an older checkpoint if the newest
         is damaged.
       profile_steps: the first and the last step to profile, if any.
+      given_settings: the settings that --set gave, such as "data.lower_case"; those
+        that would be ignored are refused.
     """
 
     strategy: str = "auto"
@@ -56,6 +59,7 @@ class FineTuningOptions:
     weights: str = config_lib.WEIGHTS[0]
     use_previous_checkpoint: bool = False
     profile_steps: tuple[int, int] | None = None
+    given_settings: tuple[str, ...] = ()
 
 
 def fine_tune(
@@ -106,10 +110,10 @@ def fine_tune(
         recipe, recorded = config, run_dir.read_config(seed_dirs)
         if hyperparameters.is_auto(recipe):
             config = hyperparameters.fit_model(recipe, pretrained.config, recorded)
-        config = initialization.merge(config, pretrained)
+        config = initialization.merge(config, pretrained, options.given_settings)
         tokenizer = initialization.make_tokenizer(pretrained)
         task = registry.create(config.task)
-        _check_num_lengths(task)
+        _check_settings(task)
         task.learn_labels(data_dir)
         config = _with_best_metric(config, task.metric_names)
 
@@ -154,7 +158,15 @@ def default_cache_dir(model_dir: str) -> str:
     return os.path.join(model_dir, "features")
 
 
-def _check_num_lengths(task: base.Task) -> None:
+def _check_settings(task: base.Task) -> None:
+    """Raises ValueError if the task has a setting that it cannot take."""
+    for name in base.FILE_SETTINGS.values():
+        if task.settings.name == "race" and getattr(task.settings, name):
+            raise ValueError(
+                f"task.{name} must be empty for the task race, whose splits are "
+                "directories of --data_dir: train, dev and test; received "
+                f"{getattr(task.settings, name)!r}"
+            )
     if task.kind == "span" and task.settings.num_lengths > 1:
         raise ValueError(
             f"task.num_lengths must be 1 for the task {task.settings.name}: as in the "
@@ -258,7 +270,11 @@ class SeedRun:
         started = time.monotonic()
         # ---- Data ----
         digest = features_lib.digest(self.task_data.train.features)
-        run_dir.check_data(self.task, digest, model_dir)
+        selection = self.task_data.selection
+        selecting = examples_lib.digest(
+            selection.examples if selection else [], with_labels=True
+        )
+        run_dir.check_data(self.task, digest, selecting, model_dir)
         num_lengths = self.config.task.num_lengths
         batcher = _batcher(self.task_data.train, self.task, self.pad_id, num_lengths)
 
@@ -286,6 +302,7 @@ class SeedRun:
                     self.pretrained.path,
                     digest,
                     model_dir,
+                    selecting,
                 )
 
         trainer.train(

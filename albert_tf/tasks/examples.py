@@ -2,8 +2,15 @@
 
 import collections
 import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
 
 from albert_tf.core import short_repr
+
+# The attributes of examples that say what is correct.
+_LABELS = ("label", "labels", "answers", "is_impossible")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +105,23 @@ class ChoiceExample:
     label: int | None
     group: str
     origin: str
+
+
+def digest(examples: Iterable[Any], with_labels: bool) -> str:
+    """Returns a digest of ids and texts, wherever their files are.
+
+    Args:
+      examples: of one split.
+      with_labels: whether the digest depends on what is correct, too.
+    """
+    left_out = ("origin",) if with_labels else ("origin", *_LABELS)
+    found = hashlib.sha256()
+    for example in examples:
+        values = dataclasses.asdict(example)
+        for name in left_out:
+            values.pop(name, None)
+        found.update(json.dumps(values).encode() + b"\n")
+    return found.hexdigest()
 
 
 class Problems:

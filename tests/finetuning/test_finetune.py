@@ -1,5 +1,6 @@
 """Fine-tuning from its command: what is learnt, chosen, written, and gone on from."""
 
+import hashlib
 import json
 import shutil
 
@@ -341,6 +342,10 @@ def test_random_weights_leave_those_of_the_checkpoint(pretrained, table, tmp_pat
         (["task.max_seq_length=33"], "--set task.max_seq_length=32"),
         (["train.best_metric=f2"], "must be one of accuracy, macro_f1"),
         (["task.selection_fraction=0.0001"], "must leave examples on both sides"),
+        (["data.max_seq_length=8"], "--set task.max_seq_length=8"),
+        (["data.lower_case=false"], "data.lower_case is that of --init_checkpoint, Tr"),
+        (["model.initializer_range=0.5"], "model.initializer_range is that of"),
+        (["task.name=race"], "task.train_file must be empty for the task race"),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_written(
@@ -371,6 +376,40 @@ def test_another_origin_or_other_examples_are_another_run(
     arguments = small_task.arguments(pretrained, fewer, tuned, *_TUNED)
     said = binaries.error_of(capsys, finetune, *arguments)
     assert "the training examples differ" in said
+
+
+@pytest.mark.parametrize("overrides", [(), ("task.selection_fraction=0.4",)])
+def test_other_examples_that_select_the_checkpoint_are_another_run(
+    capsys, pretrained, table, tmp_path, overrides
+):
+    data, run = shutil.copytree(table, tmp_path / "data"), tmp_path / "run"
+    settings = ("train.num_steps=4", *overrides)
+    arguments = small_task.arguments(pretrained, data, run, *settings)
+    binaries.run(finetune, *arguments)
+    before = _results(run)
+    train, dev = data / "train.tsv", data / "dev.tsv"
+    if overrides:
+        # An example that is kept out of training; the others stay.
+        header, *rows = train.read_text().splitlines()
+        place = next(n for n in range(len(rows)) if _selects(str(n)))
+        rows[place] = "river\tbad"
+        train.write_text("\n".join([header, *rows]) + "\n")
+    else:
+        dev.write_text("text\tlabel\nriver\tgood\n")
+    said = binaries.error_of(capsys, finetune, *arguments)
+    assert "the examples that select the checkpoint differ" in said
+    assert _results(run) == before
+    # A run of an earlier version has no digest of them, and keeps its file.
+    task = json.loads((run / "task.json").read_text())
+    del task["selection_digest"]
+    (run / "task.json").write_text(json.dumps(task))
+    binaries.run(finetune, *arguments)
+    assert json.loads((run / "task.json").read_text()) == task
+
+
+def _selects(example_id):
+    digest = hashlib.sha256(example_id.encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2.0**64 < 0.4
 
 
 def test_a_folder_of_pre_training_is_left_alone(capsys, pretrained, table):
