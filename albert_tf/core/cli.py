@@ -183,6 +183,17 @@ def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
         )
 
 
+def define_data_settings(flag_values: flags.FlagValues) -> None:
+    """Defines --set for a binary that reads a task's files for a trained model."""
+    flags.DEFINE_multi_string(
+        "set",
+        [],
+        "task.on_bad_example=skip omits and counts examples that cannot be used, "
+        "=error ends at the first. Default: as the run.",
+        flag_values,
+    )
+
+
 def check_output_dir(output_dir: str, run_dirs: Sequence[str]) -> None:
     """Raises ValueError if the output directory is one of the runs' directories.
 

@@ -13,7 +13,11 @@ from albert_tf.tasks import predictions as predictions_lib
 
 
 def combine(
-    runs: Sequence[str], data_dir: str, split: str, output_dir: str
+    runs: Sequence[str],
+    data_dir: str,
+    split: str,
+    output_dir: str,
+    overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Averages the predictions of runs, and writes predictions and metrics.
 
@@ -22,6 +26,7 @@ def combine(
       data_dir: directory of the task's files.
       split: such as "dev".
       output_dir: another directory.
+      overrides: as `config_io.check_data_settings` takes them.
 
     Returns:
       The content of results.json.
@@ -32,7 +37,7 @@ def combine(
     """
     folders = [folder for run in runs for folder in results_reader.seed_folders(run)]
     cli.check_output_dir(output_dir, [*runs, *folders])
-    task = run_dir.read(folders[0]).task
+    task = run_dir.read(folders[0], overrides).task
     of_members = [results_reader.read_results(folder) for folder in folders]
     for folder in folders[1:]:
         described = run_dir.read_task(folder)

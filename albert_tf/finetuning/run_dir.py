@@ -3,7 +3,7 @@
 import dataclasses
 import glob
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -299,14 +299,19 @@ class FineTunedRun:
         )
 
 
-def read(model_dir: str) -> FineTunedRun:
+def read(model_dir: str, overrides: Sequence[str] = ()) -> FineTunedRun:
     """Reads the directory of a fine-tuning run.
+
+    Args:
+      model_dir: the directory.
+      overrides: as `config_io.check_data_settings` takes them.
 
     Raises:
       ValueError: it is not the directory of a fine-tuning run, or a file is damaged.
     """
     described = read_task(model_dir)
     config = config_io.read(os.path.join(model_dir, schema.CONFIG_FILE))
+    config = config_io.override(config, overrides)
     run_vocab.check(model_dir)
     tokenizer = tokenizer_lib.Tokenizer.from_file(
         os.path.join(model_dir, schema.VOCAB_FILE), config.data.lower_case

@@ -246,6 +246,46 @@ def test_an_ensemble_spares_its_members_and_says_what_chose_any_of_them(
         assert "dev selected the checkpoint" in said and left_out in said
 
 
+def test_examples_that_cannot_be_used_can_be_skipped_afterwards(
+    tuned, pretrained, table, tmp_path, capsys
+):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    worse = shutil.copytree(table, tmp_path / "worse")
+    with (worse / "dev.tsv").open("a") as file:
+        file.write("a text without a label\n")
+    skip = "--set=task.on_bad_example=skip"
+    again = tmp_path / "again"
+    for binary, runs, folder in (
+        (evaluate, f"--model_dir={run}", again),
+        (ensemble, f"--runs={again}", tmp_path / "mean"),
+    ):
+        arguments = runs, f"--data_dir={worse}", f"--output_dir={folder}"
+        said = binaries.error_of(capsys, binary, *arguments)
+        assert "dev.tsv:25" in said and "--set task.on_bad_example=skip" in said
+        binaries.run(binary, *arguments, skip)
+        assert _results(folder)["left_out"][0].startswith("skipped 1: ")
+        assert _results(folder)["scores"] == _results(tuned)["scores"]
+        said = binaries.error_of(capsys, binary, *arguments, "--set=train.seed=3")
+        assert "--set takes task.on_bad_example alone" in said
+    # The run itself too, as long as it trains and selects by the same examples.
+    arguments = small_task.arguments(pretrained, worse, run, *_TUNED)
+    said = binaries.error_of(capsys, finetune, *arguments)
+    assert "--set task.on_bad_example=skip" in said
+    binaries.run(finetune, *arguments, skip)
+    assert _results(run)["scores"] == _results(tuned)["scores"]
+    assert _results(run)["left_out"][0].startswith("skipped 1: ")
+
+
+def test_an_exported_model_reads_examples_as_its_run_does(tuned, table, capsys):
+    said = binaries.error_of(
+        capsys,
+        evaluate,
+        *(f"--model_dir={tuned}", f"--data_dir={table}", "--output_dir=again"),
+        *("--compute_dtype=bfloat16", "--set=task.on_bad_example=skip"),
+    )
+    assert "--set must be given without --lite, --openvino and --compute_dtype" in said
+
+
 def test_entities_choose_the_checkpoint_where_words_have_such_labels(
     pretrained, tmp_path
 ):
