@@ -33,7 +33,7 @@ from albert_tf.tasks import examples as examples_lib
 from albert_tf.tasks import features as features_lib
 from albert_tf.tasks import predictions as predictions_lib
 from albert_tf.tasks import splits as splits_lib
-from albert_tf.training import loops, objectives, preemption
+from albert_tf.training import loops, metrics_log, objectives, preemption
 from albert_tf.training import trainer as trainer_lib
 
 Predict = Callable[[splits_lib.TaskSplit], predictions_lib.Predictions | None]
@@ -195,15 +195,30 @@ def _batcher(
     )
 
 
-def _seconds(trainer: trainer_lib.Trainer, started: float) -> float:
-    """Returns the seconds of a run; one that only predicts again keeps those it has."""
+def _seconds(
+    trainer: trainer_lib.Trainer, started: float, prediction_started: float
+) -> float:
+    """Returns the seconds of a run; one that only predicts again keeps those it has.
+
+    Args:
+      trainer: has trained.
+      started: when this process began with the run, of `time.monotonic`.
+      prediction_started: when it began to predict.
+    """
     if trainer.restored_step == trainer.step:
         # A damaged file is about to be replaced.
         with contextlib.suppress(ValueError):
             before = results_reader.read_results_file(trainer.model_dir)
-            if before.get("num_steps") == trainer.step and "seconds" in before:
+            if before and results_reader.last_step(before) == trainer.step:
                 return before["seconds"]
-    return round(time.monotonic() - started, 1)
+    seconds = time.monotonic() - started
+    if trainer.restored_step is not None:
+        # Other processes took the first steps, and their seconds are in the rows.
+        rows = metrics_log.read_metrics(trainer.model_dir)
+        if rows:
+            predicted = time.monotonic() - prediction_started
+            seconds = rows[-1]["seconds"] + predicted
+    return round(seconds, 1)
 
 
 def _with_seed(config: config_lib.Config, seed: int) -> config_lib.Config:
@@ -341,6 +356,7 @@ class SeedRun:
         self, trainer: trainer_lib.Trainer, predict: Predict, started: float
     ) -> dict[str, Any]:
         """Predicts with the best checkpoint, and writes results.json on the chief."""
+        prediction_started = time.monotonic()
         model_dir, best = trainer.model_dir, trainer.checkpointer.best
         best_path = checkpointer_lib.best_path(model_dir)
         if best_path is not None:
@@ -366,10 +382,12 @@ class SeedRun:
                 **self._describe(),
                 "init_checkpoint": init_checkpoint,
                 "calibration": calibration,
-                "best_step": best["step"] if best else self.config.train.num_steps,
+                # Below num_steps if patience ended the run.
+                "last_step": trainer.step,
+                "best_step": best["step"] if best else trainer.step,
                 "best_value": best["metric"] if best else None,
                 "scores": scores,
-                "seconds": _seconds(trainer, started),
+                "seconds": _seconds(trainer, started, prediction_started),
             }
             if trainer.is_chief:
                 results_writer.write_results(model_dir, results)

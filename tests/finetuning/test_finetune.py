@@ -120,6 +120,18 @@ def _contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def test_the_seconds_are_those_of_all_processes(tuned, pretrained, table, tmp_path):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    # As if the process that trained had ended before the results.
+    (run / "results.json").unlink()
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+    rows[-1]["seconds"] = 5000.0
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (run / "metrics.jsonl").write_text("".join(lines))
+    binaries.run(finetune, *small_task.arguments(pretrained, table, run, *_TUNED))
+    assert 5000 <= _results(run)["seconds"] < 5100
+
+
 def test_a_run_that_lost_its_checkpoints_is_not_started_over(
     tuned, pretrained, table, tmp_path, capsys
 ):
@@ -321,7 +333,10 @@ def test_patience_ends_a_run_that_gets_no_better(pretrained, table, tmp_path):
         "train.num_steps=40",
     )
     binaries.run(finetune, *arguments)
+    before = _results(tmp_path / "run")
+    assert (before["last_step"], before["num_steps"]) == (12, 40)
     binaries.run(finetune, *arguments)
+    assert _results(tmp_path / "run") == before
     rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
     assert [row["step"] for row in rows if row["split"] == "dev"] == [4, 8, 12]
     assert _results(tmp_path / "run")["best_step"] == 4
