@@ -94,12 +94,21 @@ def _read_predictions(
             f"{folder} has no outputs-{split}; write it with albert_tf.finetune, or "
             f"with albert_tf.evaluate --split={split}"
         )
+    content = files.read_bytes(path)
     try:
-        ids, predictions = predictions_lib.from_bytes(files.read_bytes(path))
+        ids, predictions = predictions_lib.from_bytes(content)
+        digest = predictions_lib.texts_digest(content)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if ids != [example.id for example in examples]:
         raise ValueError(
             f"{path} is for other examples than those of --data_dir: their ids differ"
+        )
+    if digest not in ("", examples_lib.digest(examples, with_labels=False)):
+        # Ids that are the numbers of rows are the same for any texts.
+        raise ValueError(
+            f"{path} is for other examples than those of --data_dir: their texts "
+            "differ. Give the --data_dir that it was made with, or make it again with "
+            f"albert_tf.evaluate --split={split}"
         )
     return predictions

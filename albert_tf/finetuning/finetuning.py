@@ -125,11 +125,11 @@ def fine_tune(
 
         # ---- Data, and the hyperparameters that follow from its size ----
         task_data = splits_lib.Loader(task, tokenizer, data_dir, cache_dir).load()
-        notes: list[str] = []
+        notes = list(task.notes)
         if hyperparameters.is_auto(config):
             num_items = _batcher(task_data.train, task, tokenizer.pad_id).num_items
             config = hyperparameters.fit_data(config, num_items)
-            notes = [hyperparameters.describe(recipe, config, num_items)]
+            notes += [hyperparameters.describe(recipe, config, num_items)]
 
         # ---- Train and predict ----
         results, signals = [], loops.Signals()

@@ -280,7 +280,9 @@ def _section(
         heading = f"The most confident wrong answers ({len(errors)} of {num_wrong:,})"
     else:
         heading = f"Wrong answers ({len(errors)} of {num_wrong:,})"
-    return AnswerSection(split, pictures, tuple(_label_rows(pictures, kind, answers)), heading, errors)
+    return AnswerSection(
+        split, pictures, tuple(_label_rows(pictures, kind, answers)), heading, errors
+    )
 
 
 def _label_rows(

@@ -132,7 +132,14 @@ class Problems:
         self._counts: collections.Counter[str] = collections.Counter()
         self._first: dict[str, str] = {}
 
-    def add(self, origin: str, rule: str, received: object, advice: str = "") -> None:
+    def add(
+        self,
+        origin: str,
+        rule: str,
+        received: object,
+        advice: str = "",
+        reason: str = "",
+    ) -> None:
         """Records an example that cannot be used.
 
         Args:
@@ -140,6 +147,7 @@ class Problems:
           rule: the condition that it violates; problems are counted by it.
           received: the value that violates the rule.
           advice: how to fix it, if the rule does not say so.
+          reason: why the value violates the rule, if that cannot be seen.
 
         Raises:
           ValueError: examples are not to be skipped.
@@ -148,7 +156,7 @@ class Problems:
             advice = advice or (
                 "Fix it, or skip such examples with --set task.on_bad_example=skip"
             )
-            shown = short_repr.shown(received)
+            shown = short_repr.shown(received) + (f" ({reason})" if reason else "")
             raise ValueError(f"{origin}: {rule}; received {shown}. {advice}")
         self._counts[rule] += 1
         self._first.setdefault(rule, origin)

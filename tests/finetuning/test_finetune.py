@@ -219,6 +219,27 @@ def test_several_seeds_have_a_median_a_spread_and_a_best(
     assert len(_results(tmp_path / "mean")["members"]) == 3
 
 
+def test_an_ensemble_of_other_texts_with_the_same_ids_is_refused(
+    tuned, table, tmp_path, capsys
+):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    other = shutil.copytree(table, tmp_path / "other")
+    text = (other / "dev.tsv").read_text()
+    arguments = f"--runs={run}", f"--data_dir={other}", f"--output_dir={tmp_path}/mean"
+    # Other labels of the same texts, which may have been unknown, are none.
+    (other / "dev.tsv").write_text(text.replace("\tbad", "\tgood"))
+    binaries.run(ensemble, *arguments)
+    (other / "dev.tsv").write_text(text.replace("river", "lake"))
+    said = binaries.error_of(capsys, ensemble, *arguments)
+    assert "for other examples than those of --data_dir: their texts differ" in said
+    # An earlier version wrote no digest.
+    path = run / "outputs-dev.npz"
+    path.write_bytes(
+        predictions_lib.to_bytes(*predictions_lib.from_bytes(path.read_bytes()))
+    )
+    binaries.run(ensemble, *arguments)
+
+
 def test_an_ensemble_spares_its_members_and_says_what_chose_any_of_them(
     pretrained, table, tmp_path, capsys
 ):
