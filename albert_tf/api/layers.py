@@ -57,7 +57,10 @@ class EncoderLayer(tf_keras.layers.Layer):
         """
         super().__init__(name=name, **kwargs)
         if isinstance(config, dict):
-            config = setting_types.check("", config, config_lib.ModelConfig)
+            sizes: config_lib.ModelConfig = setting_types.check(
+                "", config, config_lib.ModelConfig
+            )
+            config = sizes
         arguments.require_compute_dtype(compute_dtype)
         validation.require(
             isinstance(config, config_lib.ModelConfig),

@@ -174,12 +174,11 @@ _NUMBER = (int, float)
 _CANDIDATE = ((str,), (int,), (int,), _NUMBER, _NUMBER, _NUMBER)
 
 
-def _load_spans(content: bytes) -> dict[str, Any]:
+def _load_spans(content: bytes) -> Any:
     # Leniently: odds may be infinite.
-    values = strict_json.loads(
+    return strict_json.loads(
         content, "the file", lenient=True, max_bytes=strict_json.MAX_DATA_BYTES
     )
-    return strict_json.as_object(values, "the file")
 
 
 def _read_spans(content: bytes) -> tuple[list[str], AnswerSpans]:
