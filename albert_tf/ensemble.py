@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, list_flags
+from albert_tf.core import cli, config_io, list_flags
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -23,6 +23,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("data_dir", None, "Directory of the task's files.", flag_values)
     flags.DEFINE_string("split", "dev", "Split to predict, such as test.", flag_values)
     flags.DEFINE_string("output_dir", None, "Directory to write.", flag_values)
+    cli.define_data_settings(flag_values)
     flags.mark_flags_as_required(["runs", "data_dir", "output_dir"], flag_values)
 
 
@@ -32,6 +33,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         cli.refuse_arguments(argv)
         cli.require_directories(flag_values, "runs", "data_dir")
         cli.check_output_dir(flag_values.output_dir, flag_values.runs)
+        config_io.check_data_settings(flag_values.set)
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
         from albert_tf.finetuning import ensembling, results_writer
@@ -41,6 +43,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.data_dir,
             flag_values.split,
             flag_values.output_dir,
+            flag_values.set,
         )
     results_writer.print_results(results, flag_values.output_dir)
 

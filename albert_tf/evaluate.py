@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, command_line, files
+from albert_tf.core import cli, command_line, config_io, files, recipes
 from albert_tf.core import config as config_lib
 from albert_tf.training import flags as flags_lib
 
@@ -67,6 +67,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "that model instead of a checkpoint.",
         flag_values,
     )
+    cli.define_data_settings(flag_values)
     flags_lib.define_devices(flag_values)
     flags.adopt_module_key_flags(flags_lib, flag_values)
 
@@ -107,6 +108,13 @@ def _check_run(flag_values: flags.FlagValues) -> None:
         raise ValueError("--task must go with --predictions; a run has its own task")
     for name in ("lite", "openvino"):
         _check_exported(flag_values, name)
+    exported = flag_values.lite or flag_values.openvino or flag_values.compute_dtype
+    if flag_values.set and exported:
+        raise ValueError(
+            "--set must be given without --lite, --openvino and --compute_dtype, which "
+            "read examples as the run does; fix the file instead, or fine-tune again "
+            "with task.on_bad_example=skip"
+        )
     cli.require_directories(flag_values, "model_dir", "data_dir", "lite", "openvino")
     cli.require_checkpoint(flag_values, "checkpoint")
     cli.check_output_dir(flag_values.output_dir, [flag_values.model_dir])
@@ -130,6 +138,10 @@ def _score_predictions(flag_values: flags.FlagValues) -> None:
 
     split = flag_values.split if flag_values["split"].present else ""
     settings = dataclasses.replace(config_lib.Config().task, name=task)
+    recipe = f"finetune_{task}"
+    if recipe in recipes.names():
+        # As the recipe reads the files: that of QQP skips rows that are broken.
+        settings = config_io.load(recipes.path_of(recipe), flag_values.set).task
     name, scores, majority = prediction_files.score(
         settings, flag_values.data_dir, split, path
     )
@@ -141,6 +153,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
     """Evaluates what the flags name."""
     with cli.user_errors():
         cli.refuse_arguments(argv)
+        config_io.check_data_settings(flag_values.set)
         if flag_values.predictions:
             _score_predictions(flag_values)
             return
@@ -172,7 +185,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
                 )
             else:
                 results = evaluation.evaluate_checkpoint(
-                    *what, *how, weights=flag_values.weights
+                    *what,
+                    *how,
+                    weights=flag_values.weights,
+                    overrides=flag_values.set,
                 )
     command = cli.next_command("albert_tf.report", output_dir)
     results_writer.print_results(results, output_dir, command)

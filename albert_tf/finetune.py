@@ -100,6 +100,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.weights,
             flag_values.use_previous_checkpoint,
             profile_steps,
+            tuple(text.partition("=")[0] for text in flag_values.set),
         )
 
         def fine_tune(

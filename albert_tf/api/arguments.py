@@ -82,6 +82,11 @@ def require_weights(value: Any) -> None:
     validation.require_choice("weights", value, config_lib.WEIGHTS)
 
 
+def require_compute_dtype(value: Any) -> None:
+    """Raises ValueError unless `value` is a dtype that a loaded model computes in."""
+    validation.require_choice("compute_dtype", value, config_lib.COMPUTE_DTYPES)
+
+
 def require_config(value: Any) -> None:
     """Raises ValueError unless `value` is a recipe."""
     validation.require(

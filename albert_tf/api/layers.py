@@ -12,7 +12,7 @@ import tf_keras
 
 from albert_tf.api import arguments
 from albert_tf.core import config as config_lib
-from albert_tf.core import validation
+from albert_tf.core import setting_types, validation
 from albert_tf.model import compute as compute_lib
 from albert_tf.model import encoder as encoder_lib
 from albert_tf.model import features as features_lib
@@ -52,11 +52,16 @@ class EncoderLayer(tf_keras.layers.Layer):
           **kwargs: those of `tf_keras.layers.Layer`, such as `trainable`.
 
         Raises:
-          ValueError: the configuration is something else.
+          ValueError: the configuration is something else, or has an unknown name or a
+            wrong value; or there is no such compute dtype.
         """
         super().__init__(name=name, **kwargs)
         if isinstance(config, dict):
-            config = config_lib.ModelConfig(**config)
+            sizes: config_lib.ModelConfig = setting_types.check(
+                "", config, config_lib.ModelConfig
+            )
+            config = sizes
+        arguments.require_compute_dtype(compute_dtype)
         validation.require(
             isinstance(config, config_lib.ModelConfig),
             "config must be the section `model` of a recipe, such as "
@@ -80,9 +85,16 @@ class EncoderLayer(tf_keras.layers.Layer):
         """Checks the inputs, and calls the layer.
 
         Raises:
-          ValueError: some are missing, or they are packed rows.
+          ValueError: some are missing, they are packed rows, or the rows are longer
+            than the model has positions.
         """
         features_lib.require(inputs, INPUTS)
+        length, most = inputs[INPUTS[0]].shape[-1], self._model_config.max_positions
+        if length is not None and length > most:
+            raise ValueError(
+                f"rows must have at most {most} tokens, the positions of the model; "
+                f"received {length}. Truncate them"
+            )
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs, training: bool | None = None) -> dict[str, tf.Tensor]:
@@ -128,10 +140,11 @@ def load_encoder(
       compute_dtype: as for `EncoderLayer`.
 
     Raises:
-      ValueError: there is no such run, or its files do not match.
+      ValueError: there is no such run or compute dtype, or its files do not match.
     """
     path = arguments.path_of(path, "path")
     arguments.require_weights(weights)
+    arguments.require_compute_dtype(compute_dtype)
     arguments.require_run(path, may_be_exported=False)
     checkpoint = arguments.checkpoint_of(checkpoint)
     with arguments.named(model_dir="path"):

@@ -144,7 +144,8 @@ class Model:
           ValueError: a text has no [MASK] or one beyond the end of the model's input,
             or the model has no such head.
         """
-        if not isinstance(top_k, int) or top_k < 1:
+        # True is an integer too.
+        if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
             raise ValueError(f"top_k must be an integer from 1 on; received {top_k!r}")
 
         def fill(call, texts: Sequence[Sequence[str]]) -> list[Answer]:
@@ -257,7 +258,8 @@ class Model:
 
         Returns:
           For each a dict of `question`, `context`, `answer` (empty: none is found),
-          `start`, `end` and `probability`.
+          `start`, `end` and `probability`: of the answer among the candidates, or that
+          there is none. A model that can find none adds `null_odds`, nats.
         """
         return self._ask_form("answer", example)
 

@@ -183,10 +183,28 @@ def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
         )
 
 
+def define_data_settings(flag_values: flags.FlagValues) -> None:
+    """Defines --set for a binary that reads a task's files for a trained model."""
+    flags.DEFINE_multi_string(
+        "set",
+        [],
+        "task.on_bad_example=skip omits and counts examples that cannot be used, "
+        "=error ends at the first. Default: as the run.",
+        flag_values,
+    )
+
+
 def check_output_dir(output_dir: str, run_dirs: Sequence[str]) -> None:
-    """Raises ValueError if the output directory is one of the runs' directories."""
-    if output_dir.rstrip("/") in {path.rstrip("/") for path in run_dirs}:
+    """Raises ValueError if the output directory is one of the runs' directories.
+
+    Local paths are compared by the directory that they lead to, however they name it.
+    """
+    if _real_path(output_dir) in set(map(_real_path, run_dirs)):
         raise ValueError(
             "--output_dir must be another directory than that of a run, whose results "
             f"would be overwritten; received {output_dir}"
         )
+
+
+def _real_path(path: str) -> str:
+    return path.rstrip("/") if files.is_remote(path) else os.path.realpath(path)

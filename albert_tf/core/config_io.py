@@ -128,6 +128,25 @@ def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.
     return from_dict(values)
 
 
+def check_data_settings(overrides: Iterable[str]) -> None:
+    """Checks --set of a binary that reads a task's files for a model which is trained.
+
+    Args:
+      overrides: as for `override`.
+
+    Raises:
+      ValueError: one is of a setting that is the run's, or has a value that it cannot
+        have.
+    """
+    for text in overrides:
+        if text.partition("=")[0] != "task.on_bad_example":
+            raise ValueError(
+                "--set takes task.on_bad_example alone, because all other settings are "
+                f"those of the run; received {short_repr.shown(text)}"
+            )
+    override(config_lib.Config(), overrides)
+
+
 def keep_warmup(config: config_lib.Config, recorded_path: str) -> config_lib.Config:
     """Returns a recipe with the warmup of the run that it resumes.
 

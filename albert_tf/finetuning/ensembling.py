@@ -13,7 +13,11 @@ from albert_tf.tasks import predictions as predictions_lib
 
 
 def combine(
-    runs: Sequence[str], data_dir: str, split: str, output_dir: str
+    runs: Sequence[str],
+    data_dir: str,
+    split: str,
+    output_dir: str,
+    overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Averages the predictions of runs, and writes predictions and metrics.
 
@@ -22,6 +26,7 @@ def combine(
       data_dir: directory of the task's files.
       split: such as "dev".
       output_dir: another directory.
+      overrides: as `config_io.check_data_settings` takes them.
 
     Returns:
       The content of results.json.
@@ -32,7 +37,7 @@ def combine(
     """
     folders = [folder for run in runs for folder in results_reader.seed_folders(run)]
     cli.check_output_dir(output_dir, [*runs, *folders])
-    task = run_dir.read(folders[0]).task
+    task = run_dir.read(folders[0], overrides).task
     of_members = [results_reader.read_results(folder) for folder in folders]
     for folder in folders[1:]:
         described = run_dir.read_task(folder)
@@ -89,12 +94,21 @@ def _read_predictions(
             f"{folder} has no outputs-{split}; write it with albert_tf.finetune, or "
             f"with albert_tf.evaluate --split={split}"
         )
+    content = files.read_bytes(path)
     try:
-        ids, predictions = predictions_lib.from_bytes(files.read_bytes(path))
+        ids, predictions = predictions_lib.from_bytes(content)
+        digest = predictions_lib.texts_digest(content)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if ids != [example.id for example in examples]:
         raise ValueError(
             f"{path} is for other examples than those of --data_dir: their ids differ"
+        )
+    if digest not in ("", examples_lib.digest(examples, with_labels=False)):
+        # Ids that are the numbers of rows are the same for any texts.
+        raise ValueError(
+            f"{path} is for other examples than those of --data_dir: their texts "
+            "differ. Give the --data_dir that it was made with, or make it again with "
+            f"albert_tf.evaluate --split={split}"
         )
     return predictions

@@ -1,7 +1,7 @@
 """Evaluation of one split with a fine-tuned model."""
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.checkpoints import checkpointer
@@ -30,7 +30,12 @@ class SplitEvaluation:
     """
 
     def __init__(
-        self, model_dir: str, data_dir: str, split: str, exported_dir: str = ""
+        self,
+        model_dir: str,
+        data_dir: str,
+        split: str,
+        exported_dir: str = "",
+        overrides: Sequence[str] = (),
     ):
         """Reads run and split.
 
@@ -40,6 +45,7 @@ class SplitEvaluation:
           split: such as "dev".
           exported_dir: directory of a model exported from the run, whose settings are
             used instead; empty for none.
+          overrides: as `config_io.check_data_settings` takes them.
 
         Raises:
           ValueError: the run has not ended, or has no such split, or a file is
@@ -47,7 +53,7 @@ class SplitEvaluation:
         """
         self._model_dir = model_dir
         self._results = results_reader.read_results(model_dir)
-        self.run = run_dir.read(exported_dir or model_dir)
+        self.run = run_dir.read(exported_dir or model_dir, overrides)
         names = (*self.run.task.dev_splits, *self.run.task.test_splits)
         if split not in names:
             raise ValueError(
@@ -115,6 +121,7 @@ def evaluate_checkpoint(
     compute: compute_lib.Compute | None = None,
     make_encode: Callable[[task_model.TaskModel], Callable] | None = None,
     weights: str = config_lib.WEIGHTS[0],
+    overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Predicts a split with a checkpoint, and writes predictions and metrics.
 
@@ -129,6 +136,7 @@ def evaluate_checkpoint(
       compute: how an exported model computes; None means as the run did.
       make_encode: returns the encoder of an exported model; None means the model's.
       weights: as in `checkpointer.weights_part`.
+      overrides: as `config_io.check_data_settings` takes them.
 
     Returns:
       The content of results.json; without metrics on a worker that does not write.
@@ -138,7 +146,7 @@ def evaluate_checkpoint(
     """
     cli.check_output_dir(output_dir, [model_dir])
     strategy = strategies.create_strategy(strategy_kind, tpu)
-    evaluation = SplitEvaluation(model_dir, data_dir, split)
+    evaluation = SplitEvaluation(model_dir, data_dir, split, overrides=overrides)
     path = checkpoint_path or checkpointer.best_path(model_dir)
     if not path:
         raise ValueError(f"{model_dir} has no best checkpoint; pass --checkpoint")

@@ -29,10 +29,11 @@ from albert_tf.finetuning import (
 )
 from albert_tf.model import pretraining_model, task_model
 from albert_tf.tasks import base, registry
+from albert_tf.tasks import examples as examples_lib
 from albert_tf.tasks import features as features_lib
 from albert_tf.tasks import predictions as predictions_lib
 from albert_tf.tasks import splits as splits_lib
-from albert_tf.training import loops, objectives, preemption
+from albert_tf.training import loops, metrics_log, objectives, preemption
 from albert_tf.training import trainer as trainer_lib
 
 Predict = Callable[[splits_lib.TaskSplit], predictions_lib.Predictions | None]
@@ -49,6 +50,8 @@ class FineTuningOptions:
       use_previous_checkpoint: whether to resume from an older checkpoint if the newest
         is damaged.
       profile_steps: the first and the last step to profile, if any.
+      given_settings: the settings that --set gave, such as "data.lower_case"; those
+        that would be ignored are refused.
     """
 
     strategy: str = "auto"
@@ -56,6 +59,7 @@ class FineTuningOptions:
     weights: str = config_lib.WEIGHTS[0]
     use_previous_checkpoint: bool = False
     profile_steps: tuple[int, int] | None = None
+    given_settings: tuple[str, ...] = ()
 
 
 def fine_tune(
@@ -106,10 +110,10 @@ def fine_tune(
         recipe, recorded = config, run_dir.read_config(seed_dirs)
         if hyperparameters.is_auto(recipe):
             config = hyperparameters.fit_model(recipe, pretrained.config, recorded)
-        config = initialization.merge(config, pretrained)
+        config = initialization.merge(config, pretrained, options.given_settings)
         tokenizer = initialization.make_tokenizer(pretrained)
         task = registry.create(config.task)
-        _check_num_lengths(task)
+        _check_settings(task)
         task.learn_labels(data_dir)
         config = _with_best_metric(config, task.metric_names)
 
@@ -121,11 +125,11 @@ def fine_tune(
 
         # ---- Data, and the hyperparameters that follow from its size ----
         task_data = splits_lib.Loader(task, tokenizer, data_dir, cache_dir).load()
-        notes: list[str] = []
+        notes = list(task.notes)
         if hyperparameters.is_auto(config):
             num_items = _batcher(task_data.train, task, tokenizer.pad_id).num_items
             config = hyperparameters.fit_data(config, num_items)
-            notes = [hyperparameters.describe(recipe, config, num_items)]
+            notes += [hyperparameters.describe(recipe, config, num_items)]
 
         # ---- Train and predict ----
         results, signals = [], loops.Signals()
@@ -154,7 +158,15 @@ def default_cache_dir(model_dir: str) -> str:
     return os.path.join(model_dir, "features")
 
 
-def _check_num_lengths(task: base.Task) -> None:
+def _check_settings(task: base.Task) -> None:
+    """Raises ValueError if the task has a setting that it cannot take."""
+    for name in base.FILE_SETTINGS.values():
+        if task.settings.name == "race" and getattr(task.settings, name):
+            raise ValueError(
+                f"task.{name} must be empty for the task race, whose splits are "
+                "directories of --data_dir: train, dev and test; received "
+                f"{getattr(task.settings, name)!r}"
+            )
     if task.kind == "span" and task.settings.num_lengths > 1:
         raise ValueError(
             f"task.num_lengths must be 1 for the task {task.settings.name}: as in the "
@@ -183,15 +195,30 @@ def _batcher(
     )
 
 
-def _seconds(trainer: trainer_lib.Trainer, started: float) -> float:
-    """Returns the seconds of a run; one that only predicts again keeps those it has."""
+def _seconds(
+    trainer: trainer_lib.Trainer, started: float, prediction_started: float
+) -> float:
+    """Returns the seconds of a run; one that only predicts again keeps those it has.
+
+    Args:
+      trainer: has trained.
+      started: when this process began with the run, of `time.monotonic`.
+      prediction_started: when it began to predict.
+    """
     if trainer.restored_step == trainer.step:
         # A damaged file is about to be replaced.
         with contextlib.suppress(ValueError):
             before = results_reader.read_results_file(trainer.model_dir)
-            if before.get("num_steps") == trainer.step and "seconds" in before:
+            if before and results_reader.last_step(before) == trainer.step:
                 return before["seconds"]
-    return round(time.monotonic() - started, 1)
+    seconds = time.monotonic() - started
+    if trainer.restored_step is not None:
+        # Other processes took the first steps, and their seconds are in the rows.
+        rows = metrics_log.read_metrics(trainer.model_dir)
+        if rows:
+            predicted = time.monotonic() - prediction_started
+            seconds = rows[-1]["seconds"] + predicted
+    return round(seconds, 1)
 
 
 def _with_seed(config: config_lib.Config, seed: int) -> config_lib.Config:
@@ -258,7 +285,11 @@ class SeedRun:
         started = time.monotonic()
         # ---- Data ----
         digest = features_lib.digest(self.task_data.train.features)
-        run_dir.check_data(self.task, digest, model_dir)
+        selection = self.task_data.selection
+        selecting = examples_lib.digest(
+            selection.examples if selection else [], with_labels=True
+        )
+        run_dir.check_data(self.task, digest, selecting, model_dir)
         num_lengths = self.config.task.num_lengths
         batcher = _batcher(self.task_data.train, self.task, self.pad_id, num_lengths)
 
@@ -286,6 +317,7 @@ class SeedRun:
                     self.pretrained.path,
                     digest,
                     model_dir,
+                    selecting,
                 )
 
         trainer.train(
@@ -324,6 +356,7 @@ class SeedRun:
         self, trainer: trainer_lib.Trainer, predict: Predict, started: float
     ) -> dict[str, Any]:
         """Predicts with the best checkpoint, and writes results.json on the chief."""
+        prediction_started = time.monotonic()
         model_dir, best = trainer.model_dir, trainer.checkpointer.best
         best_path = checkpointer_lib.best_path(model_dir)
         if best_path is not None:
@@ -349,10 +382,12 @@ class SeedRun:
                 **self._describe(),
                 "init_checkpoint": init_checkpoint,
                 "calibration": calibration,
-                "best_step": best["step"] if best else self.config.train.num_steps,
+                # Below num_steps if patience ended the run.
+                "last_step": trainer.step,
+                "best_step": best["step"] if best else trainer.step,
                 "best_value": best["metric"] if best else None,
                 "scores": scores,
-                "seconds": _seconds(trainer, started),
+                "seconds": _seconds(trainer, started, prediction_started),
             }
             if trainer.is_chief:
                 results_writer.write_results(model_dir, results)

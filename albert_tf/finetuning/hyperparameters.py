@@ -38,6 +38,21 @@ CHOSEN = (
     "task.max_option_length",
 )
 
+# The model settings that are the recipe's.
+MODEL_SETTINGS = ("hidden_dropout_rate", "attention_dropout_rate")
+# The sections whose other settings are those of the run that fine-tuning starts from.
+_RUN_SECTIONS = ("model", "text", "data")
+
+
+def is_of_run(key: str) -> bool:
+    """Returns whether a setting is that of the run that fine-tuning starts from.
+
+    Args:
+      key: such as "data.lower_case".
+    """
+    section, _, name = key.partition(".")
+    return section in _RUN_SECTIONS and name not in MODEL_SETTINGS
+
 
 def is_auto(config: config_lib.Config) -> bool:
     """Returns whether hyperparameters are to be chosen."""

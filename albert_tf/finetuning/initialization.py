@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -9,12 +10,9 @@ from albert_tf.checkpoints import checkpointer, run_vocab, warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
-from albert_tf.finetuning import results_reader
+from albert_tf.finetuning import hyperparameters, results_reader
 from albert_tf.model import task_model
 from albert_tf.tokenization import tokenizer as tokenizer_lib
-
-# The model settings of a fine-tuning recipe; all others are those of the run.
-_RECIPE_MODEL_SETTINGS = ("hidden_dropout_rate", "attention_dropout_rate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +66,26 @@ def read_pretrained_run(
     return PretrainedRun(path, config, vocab, weights)
 
 
-def merge(recipe: config_lib.Config, pretrained: PretrainedRun) -> config_lib.Config:
+def merge(
+    recipe: config_lib.Config, pretrained: PretrainedRun, given: Iterable[str] = ()
+) -> config_lib.Config:
     """Returns the recipe with the model, text and data settings of the run.
 
+    Args:
+      recipe: of a task. Its text and data settings are not used.
+      pretrained: the run that fine-tuning starts from.
+      given: the settings that --set gave, such as "data.lower_case".
+
     Raises:
-      ValueError: a model setting of the recipe differs from the run's, or the model has
-        fewer positions than the task needs.
+      ValueError: a model setting of the recipe, or any setting of `given`, differs from
+        the run's, or the model has fewer positions than the task needs.
     """
+    for key in given:
+        _check_given(key, recipe, pretrained)
     defaults, model = config_lib.ModelConfig(), pretrained.config.model
-    rates = {name: getattr(recipe.model, name) for name in _RECIPE_MODEL_SETTINGS}
+    rates = {
+        name: getattr(recipe.model, name) for name in hyperparameters.MODEL_SETTINGS
+    }
     for field in dataclasses.fields(model):
         ours, theirs = getattr(recipe.model, field.name), getattr(model, field.name)
         is_set = ours != getattr(defaults, field.name)
@@ -97,6 +106,29 @@ def merge(recipe: config_lib.Config, pretrained: PretrainedRun) -> config_lib.Co
         model=dataclasses.replace(model, **rates),
         text=pretrained.config.text,
         data=pretrained.config.data,
+    )
+
+
+def _check_given(
+    key: str, recipe: config_lib.Config, pretrained: PretrainedRun
+) -> None:
+    """Raises ValueError if a setting was given that would be ignored."""
+    if not hyperparameters.is_of_run(key):
+        return
+    section, _, name = key.partition(".")
+    ours, theirs = (
+        getattr(getattr(config, section), name)
+        for config in (recipe, pretrained.config)
+    )
+    if ours == theirs:
+        return
+    advice = "Omit it"
+    if name == "max_seq_length":
+        advice = f"For the length of the task's rows --set task.max_seq_length={ours}"
+    elif section == "model":
+        advice += ": only the dropout rates may differ"
+    raise ValueError(
+        f"{key} is that of --init_checkpoint, {theirs}; received {ours}. {advice}"
     )
 
 

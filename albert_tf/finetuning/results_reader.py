@@ -236,7 +236,12 @@ def read_results_file(model_dir: str) -> dict[str, Any]:
         return {}
     results = strict_json.load(path, lenient=True)
     _require_names(path, results, (*_RESULT_RULES, "scores"))
-    rules = {**_RESULT_RULES, "calibration": _NUMBERS, "majority": _NUMBERS}
+    rules = {
+        **_RESULT_RULES,
+        "calibration": _NUMBERS,
+        "majority": _NUMBERS,
+        "last_step": _NUMBER,
+    }
     _check_values(path, results, rules)
     validation.require(
         results["kind"] in ANSWER_NAMES,
@@ -245,6 +250,11 @@ def read_results_file(model_dir: str) -> dict[str, Any]:
     )
     _check_scores(path, results["scores"])
     return results
+
+
+def last_step(results: Mapping[str, Any]) -> int:
+    """Returns the number of steps of a run; an earlier version recorded the most."""
+    return results["last_step"] if "last_step" in results else results["num_steps"]
 
 
 def _check_scores(path: str, scores: Any) -> None:

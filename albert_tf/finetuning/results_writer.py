@@ -11,6 +11,7 @@ from albert_tf.core import files
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader
 from albert_tf.tasks import base
+from albert_tf.tasks import examples as examples_lib
 from albert_tf.tasks import predictions as predictions_lib
 
 SELECTED_ON_NOTE = (
@@ -40,10 +41,11 @@ def write_split(
     """
     files.make_folder(folder)
     ids = [example.id for example in examples]
+    digest = examples_lib.digest(examples, with_labels=False)
     suffix = predictions_lib.suffix(predictions)
     files.write_bytes(
         os.path.join(folder, f"outputs-{split}{suffix}"),
-        predictions_lib.to_bytes(ids, predictions),
+        predictions_lib.to_bytes(ids, predictions, digest),
     )
     lines = [
         json.dumps(answer, ensure_ascii=False) + "\n"

@@ -3,7 +3,7 @@
 import dataclasses
 import glob
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +21,8 @@ TASK_FILE = "task.json"
 # The settings that may change when a run is resumed.
 _CHANGEABLE = (
     "test_file",
+    # Which examples train and select is compared by their digests.
+    "on_bad_example",
     # A converted run may have "auto".
     "hyperparameters",
     "given_settings",
@@ -108,12 +110,16 @@ def check_seeds(model_dir: str, folders: Iterable[str]) -> None:
         )
 
 
-def check_data(task: base.Task, train_digest: str, model_dir: str) -> None:
-    """Compares the training data with that of the run in the directory, if any.
+def check_data(
+    task: base.Task, train_digest: str, selection_digest: str, model_dir: str
+) -> None:
+    """Compares the data with that of the run in the directory, if any.
 
     Args:
       task: with its labels.
       train_digest: `features.digest` of the training split.
+      selection_digest: `examples.digest` of the examples that select the checkpoint.
+        A run of an earlier version has none, and is not compared.
       model_dir: the run directory.
 
     Raises:
@@ -126,6 +132,9 @@ def check_data(task: base.Task, train_digest: str, model_dir: str) -> None:
         changes.append(f"labels were {before['labels']} and are {list(task.labels)}")
     if before["train_digest"] != train_digest:
         changes.append("the training examples differ")
+    if before["selection_digest"] not in ("", selection_digest):
+        # Else the best of scores on different examples would be kept.
+        changes.append("the examples that select the checkpoint differ")
     _refuse(model_dir, changes)
 
 
@@ -148,15 +157,29 @@ def write(
     init_checkpoint: str,
     train_digest: str,
     model_dir: str,
+    selection_digest: str = "",
 ) -> None:
     """Creates `model_dir` with configuration, vocabulary and task.
+
+    Args:
+      config: of the run.
+      vocab: its SentencePiece model.
+      task: with its labels.
+      init_checkpoint: the prefix of the checkpoint to start from.
+      train_digest: as for `check_data`.
+      model_dir: the directory, which may contain this run already.
+      selection_digest: as for `check_data`; empty for a run that was not trained here.
 
     Raises:
       ValueError: it cannot be written.
     """
     # A resumed run is calibrated again only at its end, and the checkpoint that it
     # started from may no longer be the newest.
-    kept = {"init_checkpoint": _absolute(init_checkpoint), "calibration": {}}
+    kept = {
+        "init_checkpoint": _absolute(init_checkpoint),
+        "calibration": {},
+        "selection_digest": selection_digest,
+    }
     if files.exists(os.path.join(model_dir, schema.CONFIG_FILE)):
         before = read_task(model_dir)
         kept = {name: before[name] for name in kept}
@@ -190,7 +213,11 @@ def add_calibration(model_dir: str, values: Mapping[str, float]) -> None:
 
 
 def _write_task(model_dir: str, described: Mapping[str, Any]) -> None:
-    files.write_json(os.path.join(model_dir, TASK_FILE), described)
+    values = dict(described)
+    if not values["selection_digest"]:
+        # A run of an earlier version keeps its file, as models exported from it do.
+        del values["selection_digest"]
+    files.write_json(os.path.join(model_dir, TASK_FILE), values)
 
 
 def copy(model_dir: str, folder: str) -> None:
@@ -224,12 +251,14 @@ def read_task(model_dir: str) -> dict[str, Any]:
         ),
         "head_settings": _holds_numbers,
         "train_digest": lambda digest: isinstance(digest, str),
+        "selection_digest": lambda digest: isinstance(digest, str),
         "init_checkpoint": lambda prefix: isinstance(prefix, str),
         "calibration": _holds_numbers,
     }
     if isinstance(task, dict):
         # Only a run that resumes needs these.
-        task = {"train_digest": "", "init_checkpoint": "", **task}
+        absent = ("train_digest", "selection_digest", "init_checkpoint")
+        task = {**dict.fromkeys(absent, ""), **task}
     for name, holds in rules.items():
         if not isinstance(task, dict) or name not in task or not holds(task[name]):
             raise ValueError(
@@ -270,14 +299,19 @@ class FineTunedRun:
         )
 
 
-def read(model_dir: str) -> FineTunedRun:
+def read(model_dir: str, overrides: Sequence[str] = ()) -> FineTunedRun:
     """Reads the directory of a fine-tuning run.
+
+    Args:
+      model_dir: the directory.
+      overrides: as `config_io.check_data_settings` takes them.
 
     Raises:
       ValueError: it is not the directory of a fine-tuning run, or a file is damaged.
     """
     described = read_task(model_dir)
     config = config_io.read(os.path.join(model_dir, schema.CONFIG_FILE))
+    config = config_io.override(config, overrides)
     run_vocab.check(model_dir)
     tokenizer = tokenizer_lib.Tokenizer.from_file(
         os.path.join(model_dir, schema.VOCAB_FILE), config.data.lower_case

@@ -11,9 +11,25 @@ from typing import Any
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
+from albert_tf.finetuning import hyperparameters
 
 SWEEP_FILE = "sweep.json"
 _FOLDER = "sweep"
+# With other values of these, scores are not of the same examples or metric.
+_FIXED = (
+    "train.best_metric",
+    "task.name",
+    "task.kind",
+    "task.selection_fraction",
+    "task.on_bad_example",
+    "task.train_file",
+    "task.dev_file",
+    "task.test_file",
+    "task.text_column",
+    "task.pair_column",
+    "task.label_column",
+    "task.id_column",
+)
 
 # Fine-tunes in a directory, and returns the content of results.json.
 FineTune = Callable[[config_lib.Config, str], Mapping[str, Any]]
@@ -37,7 +53,8 @@ def parse(text: str, config: config_lib.Config) -> Sweep:
       config: the recipe, which must take each of the values.
 
     Raises:
-      ValueError: it has another form, or the recipe has no such setting or value.
+      ValueError: it has another form, or the recipe has no such setting or value, or
+        the scores of the values could not be compared.
     """
     key, _, values = text.partition("=")
     sweep = Sweep(key, tuple(dict.fromkeys(values.split(","))))
@@ -48,6 +65,16 @@ def parse(text: str, config: config_lib.Config) -> Sweep:
         )
     for value in sweep.values:
         _with_value(config, sweep, value)
+    if hyperparameters.is_of_run(key):
+        raise ValueError(
+            f"--sweep must name a setting that fine-tuning uses; received {key}, which "
+            "is that of --init_checkpoint"
+        )
+    if key in _FIXED:
+        raise ValueError(
+            "--sweep must name a setting with which scores remain comparable; received "
+            f"{key}, which changes the examples or the metric. Give it with --set"
+        )
     return sweep
 
 
@@ -61,7 +88,8 @@ def choose(
     """Returns a recipe with the value whose run has the best score.
 
     The score is that of the split which selects the checkpoint, by `best_metric`; of
-    equal ones the first value is taken. Writes sweep.json, and prints a line.
+    equal ones the first value is taken. A value with which training diverges is not.
+    Writes sweep.json, and prints lines.
 
     Args:
       sweep: the setting and its values.
@@ -72,12 +100,18 @@ def choose(
 
     Raises:
       ValueError: no split selects.
+      FloatingPointError: training diverges with all values.
       Others: as `fine_tune`.
     """
-    scores = {}
+    scores, failed = {}, {}
     for value in sweep.values:
         folder = os.path.join(model_dir, _FOLDER, urllib.parse.quote(value, safe=""))
-        results = fine_tune(_with_value(config, sweep, value), folder)
+        try:
+            results = fine_tune(_with_value(config, sweep, value), folder)
+        except FloatingPointError as error:
+            failed[value] = str(error)
+            print(f"{sweep.key}={value} failed, and is not chosen: {error}")
+            continue
         scores[value] = results["best_value"]
         if scores[value] is None:
             raise ValueError(
@@ -85,11 +119,18 @@ def choose(
                 f"{config.task.name} has any; keep some of the training examples with "
                 "--set task.selection_fraction=0.1"
             )
+    if not scores:
+        raise FloatingPointError(
+            f"training failed with all values of --sweep={sweep.key}; try others. With "
+            f"{value}: {failed[value]}"
+        )
     best = max(scores, key=scores.__getitem__)
     metric, split = results["best_metric"], results["selected_on"]
     found = {"setting": sweep.key, "best_metric": metric, "selected_on": split}
-    path = os.path.join(model_dir, SWEEP_FILE)
-    files.write_json(path, {**found, "scores": scores, "best": best})
+    found |= {"scores": scores, "best": best}
+    if failed:
+        found["failed"] = failed
+    files.write_json(os.path.join(model_dir, SWEEP_FILE), found)
     shown = [
         f"{value}: {format_metric(metric, score)}" for value, score in scores.items()
     ]

@@ -3,6 +3,7 @@
 It needs none of the model's code: the signature determines the answers.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -116,7 +117,8 @@ def answer_questions(signature, examples: Sequence[Fields]) -> list[Answer]:
 
     Returns:
       N times `question`, `context`, `answer`, `start`, `end`, `probability`, and
-      `null_odds` if the model can find no answer.
+      `null_odds` if the model can find no answer. Of an answer `probability` is that
+      among the candidates; without one, that there is none, by the null odds.
     """
     questions, contexts = zip(*examples, strict=True)
     found = signature(question=tf.constant(questions), context=tf.constant(contexts))
@@ -124,13 +126,18 @@ def answer_questions(signature, examples: Sequence[Fields]) -> list[Answer]:
         name for name in ("start", "end", "probability", "null_odds") if name in found
     ]
     columns = [found[name].numpy().tolist() for name in numbers]
-    return [
+    answers = [
         {"question": question, "context": context, "answer": answer}
         | dict(zip(numbers, values, strict=True))
         for question, context, answer, *values in zip(
             questions, contexts, _decoded(found["answer"]), *columns, strict=True
         )
     ]
+    for answer in answers:
+        if not answer["answer"] and "null_odds" in answer:
+            # The signature has that of the best span, which is not returned.
+            answer["probability"] = 0.5 * (1.0 + math.tanh(0.5 * answer["null_odds"]))
+    return answers
 
 
 def choose(signature, examples: Sequence[Fields]) -> list[Answer]:

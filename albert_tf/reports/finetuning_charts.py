@@ -148,9 +148,12 @@ def of_answers(
     if "span" in kind:
         return tuple(_of_spans(split, answers, threshold))
     counts = confusion(label_pairs(kind, answers), labels)
-    note = (
-        f"The rarer labels are together as {OTHER}." if OTHER in counts.labels else ""
-    )
+    note = ""
+    if OTHER in counts.labels:
+        note = (
+            f"The rarer labels are together as {OTHER}, where an answer may be another "
+            "one of them."
+        )
     return (
         charts.Picture(
             f"confusion-{split}", f"Labels and answers, {split}", (counts,), note

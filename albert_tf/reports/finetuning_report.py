@@ -1,5 +1,6 @@
 """Report of a fine-tuning run: scores next to the paper's, curves, wrong answers."""
 
+import collections
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -72,6 +73,7 @@ def write(output_dir: str, model_dir: str) -> str:
         "config": run.config,
         "config_json": config_io.to_json(run.config),
         "results": results,
+        "num_steps": results_reader.last_step(results) if results else 0,
         "seeds": seeds,
         "verdict": _verdict(results),
         "columns": [],
@@ -278,23 +280,38 @@ def _section(
         heading = f"The most confident wrong answers ({len(errors)} of {num_wrong:,})"
     else:
         heading = f"Wrong answers ({len(errors)} of {num_wrong:,})"
-    return AnswerSection(split, pictures, tuple(_label_rows(pictures)), heading, errors)
+    return AnswerSection(
+        split, pictures, tuple(_label_rows(pictures, kind, answers)), heading, errors
+    )
 
 
-def _label_rows(pictures: Sequence[charts.Picture]) -> list[Row]:
+def _label_rows(
+    pictures: Sequence[charts.Picture],
+    kind: str,
+    answers: Sequence[Mapping[str, Any]],
+) -> list[Row]:
     """Returns examples, recall, precision and F1 of each label."""
     (panel,) = pictures[0].panels
     if not isinstance(panel, charts.Matrix):
         return []
+    # Not from the matrix: there confusions among rare labels are on the diagonal.
+    num_right: collections.Counter[str] = collections.Counter()
+    labels, predictions = num_right.copy(), num_right.copy()
+    for label, prediction in finetuning_charts.label_pairs(kind, answers):
+        row, column = (
+            name if name in panel.labels else finetuning_charts.OTHER
+            for name in (label, prediction)
+        )
+        labels[row] += 1
+        predictions[column] += 1
+        num_right[row] += label == prediction
     rows = []
-    for place, name in enumerate(panel.labels):
-        right = panel.counts[place][place]
-        num_labels = sum(panel.counts[place])
-        num_answers = sum(row[place] for row in panel.counts)
+    for name in panel.labels:
+        right, num_labels = num_right[name], labels[name]
         shares = (
             (right, num_labels),
-            (right, num_answers),
-            (2 * right, num_labels + num_answers),
+            (right, predictions[name]),
+            (2 * right, num_labels + predictions[name]),
         )
         cells = (
             f"{100 * part / whole:.1f}" if whole else "–" for part, whole in shares
@@ -308,12 +325,15 @@ def _settings(
 ) -> list[tuple[str, str]]:
     """Returns the most important settings as labels and texts."""
     model, task, train = config.model, config.task, config.train
+    steps = f"{train.num_steps:,}"
+    if results and results_reader.last_step(results) < train.num_steps:
+        steps = f"{results_reader.last_step(results):,} of at most {steps}"
     rows = [
         ("model", f"{model.num_layers} layers, hidden size {model.hidden_size:,}"),
         ("optimizer", config.optimizer.name),
         ("learning rate", html.figure(config.optimizer.learning_rate)),
         ("batch size", f"{train.batch_size:,}"),
-        ("steps", f"{train.num_steps:,}, {config.optimizer.warmup_steps:,} of warmup"),
+        ("steps", f"{steps}, {config.optimizer.warmup_steps:,} of warmup"),
         ("longest sequence", f"{task.max_seq_length:,} tokens"),
         ("dropout of the head", f"{task.classifier_dropout_rate:g}"),
         ("dropout of the encoder", f"{model.hidden_dropout_rate:g}"),

@@ -62,11 +62,13 @@ class Task(abc.ABC):
       kind: a key of `task_model.HEADS`.
       metric_names: the metrics that `compute_metrics` returns for every labelled split.
         The first selects the best checkpoint. Higher is better.
+      notes: lines for the log, about what the labels prevent.
       dev_splits, test_splits: the splits other than "train"; test examples need no
         labels. The first of `dev_splits` selects the checkpoint.
     """
 
     kind: str
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self,

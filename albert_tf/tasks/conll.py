@@ -14,17 +14,22 @@ from albert_tf.tasks import features as features_lib
 from albert_tf.tasks import predictions as predictions_lib
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
-_DOCUMENT = "-DOCSTART-"
+_DOCUMENT, _COMMENT = "-DOCSTART-", "# "
 # Not all of Unicode's white space: a word may contain a no-break space.
-_SEPARATOR = re.compile("[ \t]+")
+_SEPARATOR, _TAB = re.compile("[ \t]+"), re.compile("[ \t]*\t[ \t]*")
+# Labels of another scheme than BIO, such as S-PER.
+_SCHEME = re.compile("[A-Z]-.")
 
 
 class ConllTask(base.Task):
     """A class for each word.
 
     A line has a word, columns that are ignored, and the label; an empty line ends a
-    sentence. Lines with the word -DOCSTART- are ignored. The ids of sentences are their
-    numbers from 0. Test files may have words without labels.
+    sentence. Columns are separated by blanks and tabs, or, in a file whose every line
+    has a tab, by tabs alone, so that a word may contain blanks. Lines with the word
+    -DOCSTART- are ignored, and so are comments: lines before a sentence that begin with
+    "# ", unless their last column is one of the file's labels, as in "# O". The ids of
+    sentences are their numbers from 0. Test files may have words without labels.
 
     A sentence is one row. Words that begin after `max_seq_length` tokens are not
     trained on; their predicted label is "O", or the first label if there is no "O".
@@ -67,8 +72,7 @@ class ConllTask(base.Task):
         if not learns_labels:
             checks.require_labels(self.labels)
         found: list[examples_lib.TokenExample] = []
-        for first_line, lines in _sentences(path):
-            columns = [_SEPARATOR.split(line.strip(" \t")) for line in lines]
+        for first_line, columns in _sentences(path):
             has_words_only = all(len(cells) == 1 for cells in columns)
             labels = None
             if split not in self.test_splits or not has_words_only:
@@ -199,6 +203,15 @@ class ConllTask(base.Task):
         self.labels = tuple(labels)
         if metrics.is_bio(self.labels):
             self.metric_names = ("entity_f1", "accuracy")
+            return
+        others = [label for label in self.labels if not metrics.is_bio([label])]
+        others = [label for label in others if _SCHEME.match(label)]
+        if others:
+            self.notes = (
+                "F1 of entities is not computed, and accuracy selects the checkpoint: "
+                "the labels must be B-X, I-X and O (BIO) for it, and there is "
+                f"{others[0]}",
+            )
 
     def _predicted(self, predictions: predictions_lib.Predictions) -> list[list[str]]:
         return [
@@ -207,17 +220,24 @@ class ConllTask(base.Task):
         ]
 
 
-def _sentences(path: str) -> list[tuple[int, list[str]]]:
-    """Returns the number of the first line of each sentence, and its lines."""
-    found: list[tuple[int, list[str]]] = []
+def _sentences(path: str) -> list[tuple[int, list[list[str]]]]:
+    """Returns the number of the first line of each sentence, and its lines' columns."""
+    lines = [line.strip(" \t") for line in text_files.lines(path)]
+    no_words = _DOCUMENT, _COMMENT
+    words = [line for line in lines if line.strip() and not line.startswith(no_words)]
+    separator = _TAB if all("\t" in line for line in words) else _SEPARATOR
+    labels = {separator.split(line)[-1] for line in words}
+    found: list[tuple[int, list[list[str]]]] = []
     is_open = False
-    for number, line in enumerate(text_files.lines(path), 1):
+    for number, line in enumerate(lines, 1):
+        columns = separator.split(line)
+        is_comment = line.startswith(_COMMENT) and columns[-1] not in labels
         if not line.strip() or line.startswith(_DOCUMENT):
             is_open = False
         elif is_open:
-            found[-1][1].append(line)
-        else:
-            found.append((number, [line]))
+            found[-1][1].append(columns)
+        elif not is_comment:
+            found.append((number, [columns]))
             is_open = True
     return found
 

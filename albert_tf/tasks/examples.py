@@ -2,8 +2,15 @@
 
 import collections
 import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
 
 from albert_tf.core import short_repr
+
+# The attributes of examples that say what is correct.
+_LABELS = ("label", "labels", "answers", "is_impossible")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +107,23 @@ class ChoiceExample:
     origin: str
 
 
+def digest(examples: Iterable[Any], with_labels: bool) -> str:
+    """Returns a digest of ids and texts, wherever their files are.
+
+    Args:
+      examples: of one split.
+      with_labels: whether the digest depends on what is correct, too.
+    """
+    left_out = ("origin",) if with_labels else ("origin", *_LABELS)
+    found = hashlib.sha256()
+    for example in examples:
+        values = dataclasses.asdict(example)
+        for name in left_out:
+            values.pop(name, None)
+        found.update(json.dumps(values).encode() + b"\n")
+    return found.hexdigest()
+
+
 class Problems:
     """Examples that cannot be used: the first raises an error, or all are skipped."""
 
@@ -108,7 +132,14 @@ class Problems:
         self._counts: collections.Counter[str] = collections.Counter()
         self._first: dict[str, str] = {}
 
-    def add(self, origin: str, rule: str, received: object, advice: str = "") -> None:
+    def add(
+        self,
+        origin: str,
+        rule: str,
+        received: object,
+        advice: str = "",
+        reason: str = "",
+    ) -> None:
         """Records an example that cannot be used.
 
         Args:
@@ -116,6 +147,7 @@ class Problems:
           rule: the condition that it violates; problems are counted by it.
           received: the value that violates the rule.
           advice: how to fix it, if the rule does not say so.
+          reason: why the value violates the rule, if that cannot be seen.
 
         Raises:
           ValueError: examples are not to be skipped.
@@ -124,7 +156,7 @@ class Problems:
             advice = advice or (
                 "Fix it, or skip such examples with --set task.on_bad_example=skip"
             )
-            shown = short_repr.shown(received)
+            shown = short_repr.shown(received) + (f" ({reason})" if reason else "")
             raise ValueError(f"{origin}: {rule}; received {shown}. {advice}")
         self._counts[rule] += 1
         self._first.setdefault(rule, origin)

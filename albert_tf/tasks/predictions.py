@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -71,16 +72,23 @@ class AnswerSpans:
 Predictions = Logits | TokenLogits | AnswerSpans
 
 
-def to_bytes(ids: Sequence[str], predictions: Predictions) -> bytes:
+_DIGEST = "texts_digest"
+
+
+def to_bytes(
+    ids: Sequence[str], predictions: Predictions, texts_digest: str = ""
+) -> bytes:
     """Serializes predictions: spans as JSON, all others as .npz.
 
     Args:
       ids: of the examples.
       predictions: one entry per example.
+      texts_digest: `examples.digest` of the examples, without labels.
     """
     if isinstance(predictions, AnswerSpans):
         values = {
             "ids": list(ids),
+            _DIGEST: texts_digest,
             "n_best": [
                 [dataclasses.astuple(candidate) for candidate in candidates]
                 for candidates in predictions.n_best
@@ -90,7 +98,10 @@ def to_bytes(ids: Sequence[str], predictions: Predictions) -> bytes:
             else list(predictions.null_odds),
         }
         return json.dumps(values).encode()
-    arrays = {"ids": np.array(list(ids), np.str_)}
+    arrays = {
+        "ids": np.array(list(ids), np.str_),
+        _DIGEST: np.array(texts_digest, np.str_),
+    }
     if isinstance(predictions, Logits):
         arrays["values"] = predictions.values
     else:
@@ -109,6 +120,23 @@ def from_bytes(content: bytes) -> tuple[list[str], Predictions]:
     """
     with features.naming_damage("predictions"):
         return _from_bytes(content)
+
+
+def texts_digest(content: bytes) -> str:
+    """Reads the digest that `to_bytes` wrote; empty if an earlier version did.
+
+    Raises:
+      ValueError: the content is of neither form, or damaged.
+    """
+    with features.naming_damage("predictions"):
+        if content[:1] == b"{":
+            values = _load_spans(content)
+            found = values[_DIGEST] if _DIGEST in values else ""
+        else:
+            with features.open_arrays(content) as arrays:
+                found = arrays[_DIGEST].tolist() if _DIGEST in arrays else ""
+        validation.require(isinstance(found, str), f"{_DIGEST} must be text", found)
+        return found
 
 
 def _from_bytes(content: bytes) -> tuple[list[str], Predictions]:
@@ -146,11 +174,15 @@ _NUMBER = (int, float)
 _CANDIDATE = ((str,), (int,), (int,), _NUMBER, _NUMBER, _NUMBER)
 
 
-def _read_spans(content: bytes) -> tuple[list[str], AnswerSpans]:
+def _load_spans(content: bytes) -> Any:
     # Leniently: odds may be infinite.
-    values = strict_json.loads(
+    return strict_json.loads(
         content, "the file", lenient=True, max_bytes=strict_json.MAX_DATA_BYTES
     )
+
+
+def _read_spans(content: bytes) -> tuple[list[str], AnswerSpans]:
+    values = _load_spans(content)
     ids, n_best, null_odds = (values.get(n) for n in ("ids", "n_best", "null_odds"))
     for name, holds in (
         ("ids", _is_list(ids, str)),

@@ -33,7 +33,16 @@ class TableTask(text_task.TextTask):
     """
 
     def __init__(self, settings: task_config.TaskConfig, labels: Sequence[str] = ()):
-        """Without `labels`, those of the training file are used, sorted."""
+        """Without `labels`, those of the training file are used, sorted.
+
+        Raises:
+          ValueError: the column of texts or of labels has no name.
+        """
+        for key in ("text_column", "label_column"):
+            if not getattr(settings, key):
+                raise ValueError(
+                    f"task.{key} must name a column of the table; received ''"
+                )
         super().__init__(settings, settings.kind, labels, _METRICS[settings.kind])
 
     @property
@@ -72,7 +81,10 @@ class TableTask(text_task.TextTask):
             elif needs_label:
                 problems.add(origin, _NO_LABEL_RULE, raw)
                 continue
-            name = row.get(self.settings.id_column)
+            # A column without a name, such as that of pandas' index, is no column of
+            # ids.
+            id_column = self.settings.id_column
+            name = row.get(id_column) if id_column else None
             found.add(
                 examples_lib.TextExample(
                     str(number) if name is None else name,

@@ -129,14 +129,16 @@ def json_objects(
     """Yields the number of each line, from 1, and the JSON object in it."""
     for number, line in enumerate(lines(path), 1):
         place = f"{path}:{number}"
+        value, reason = None, ""
         try:
             value = strict_json.loads(line, place)
-        except ValueError:
-            value = None
+        except ValueError as error:
+            reason = str(error.__cause__)
         if isinstance(value, dict):
             yield number, value
         else:
-            problems.add(place, "a line must be a JSON object", line)
+            rule = "a line must be a JSON object"
+            problems.add(place, rule, line, reason=reason)
 
 
 def cell(text: str) -> str:

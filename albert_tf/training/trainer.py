@@ -57,11 +57,12 @@ class Evaluation:
     """An evaluation between steps, and how it is recorded.
 
     Attributes:
-      evaluate: returns metrics by name, or None if the process was asked to end.
+      evaluate: returns metrics by name, or None if the process was asked to end. If
+        `train.best_metric` is among them, the checkpoint with the best is kept.
       split: the name of what is evaluated, in metrics.jsonl.
       at_start: whether to evaluate before the first step too.
       patience: the run ends after this many evaluations without a better
-        `train.best_metric`; 0 for no early stopping.
+        `train.best_metric`, which `evaluate` must return then; 0 for no early stopping.
       describe: formats the metrics as a line.
       find_alarm: judges by the rows of metrics.jsonl whether the run learns.
     """
@@ -576,7 +577,14 @@ class Trainer:
         if not self._log.find(split, step):
             self._record(split, values)
         self._log.say(f"step {step}, held out: {evaluation.describe(values)}")
-        metric = values.get(self.config.train.best_metric)
+        name = self.config.train.best_metric
+        metric = values.get(name)
+        if metric is None and evaluation.patience:
+            raise ValueError(
+                f"evaluate must return the metric that patience judges, {name} "
+                f"(train.best_metric); received {', '.join(values) or 'none'}. Return "
+                "it too, or omit patience"
+            )
         if metric is None:
             return values, None
         if self._is_better(metric, self._best):

@@ -59,6 +59,13 @@ def _message(name: str, *args, **kwargs) -> str:
         ("compute_loss", [None, {}, {}], {}, f"{RECIPE} {{}}"),
         ("EncoderLayer", [None], {}, "albert_tf.load_config().model, or its values"),
         ("EncoderLayer", [config_lib.Config()], {}, "config must be the section `mode"),
+        ("EncoderLayer", [{"hiden_size": 3}], {}, "hidden_size"),
+        ("EncoderLayer", [{"hidden_size": "3"}], {}, "hidden_size must be an integer"),
+        ("EncoderLayer", [{}, 1, "int8"], {}, "float32, bfloat16; received 'int8'"),
+        *(
+            ("load_encoder", ["x"], {"compute_dtype": dtype}, "float32, bfloat16; rec")
+            for dtype in ("bf16", "int8", None)
+        ),
     ],
 )
 def test_an_error_says_what_is_expected(
@@ -123,3 +130,6 @@ def test_no_pairs_are_said_to_be_none_and_no_texts_have_no_embeddings(run):
         found = model.embed([], pooling=pooling)
         assert found.shape == (0, 12) and found.dtype == np.float32
     assert model.fill_mask([]) == []
+    for top_k in (True, 0, "3"):
+        with pytest.raises(ValueError, match="top_k must be an integer from 1 on"):
+            model.fill_mask("A [MASK].", top_k=top_k)

@@ -73,6 +73,14 @@ def test_a_layer_from_its_configuration_has_the_same_initial_weights(run):
         np.testing.assert_array_equal(one, other)
 
 
+def test_rows_longer_than_the_model_has_positions_are_an_error(layer):
+    shape = [2, 33]
+    rule = "rows must have at most 32 tokens, the positions of the model; received 33"
+    for row in (np.zeros(shape, np.int32), tf.zeros(shape, tf.int32)):
+        with pytest.raises(ValueError, match=rule):
+            layer({name: row for name in ("input_ids", "input_mask", "segment_ids")})
+
+
 def test_inputs_that_the_layer_cannot_take_are_an_error(layer, batch):
     rule = "must be called with a dict of input_ids, input_mask, segment_ids; received"
     with pytest.raises(ValueError, match=f"{rule} input_ids, segment_ids$"):

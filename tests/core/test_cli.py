@@ -89,3 +89,21 @@ def test_a_stage_of_another_binary_suggests_nothing(monkeypatch, capsys):
 def test_an_export_has_the_name_of_its_run(model_dir, words):
     expected = f"Next: python -m albert_tf.export {words}"
     assert cli.next_export(model_dir) == expected
+
+
+@pytest.mark.parametrize(
+    "spelling", ["run", "run/", "./run", "other/../run", "link", "{0}/run"]
+)
+def test_a_run_is_not_overwritten_however_its_directory_is_named(
+    tmp_path, monkeypatch, spelling
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("run")
+    with pytest.raises(ValueError, match="must be another directory"):
+        cli.check_output_dir(spelling.format(tmp_path), ["other", "run"])
+    cli.check_output_dir("run-again", ["other", "run"])
+    with pytest.raises(ValueError, match="must be another directory"):
+        cli.check_output_dir("gs://bucket/run/", ["gs://bucket/run"])
+    cli.check_output_dir("gs://bucket/again", ["gs://bucket/run"])

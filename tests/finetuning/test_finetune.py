@@ -1,5 +1,6 @@
 """Fine-tuning from its command: what is learnt, chosen, written, and gone on from."""
 
+import hashlib
 import json
 import shutil
 
@@ -119,6 +120,18 @@ def _contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def test_the_seconds_are_those_of_all_processes(tuned, pretrained, table, tmp_path):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    # As if the process that trained had ended before the results.
+    (run / "results.json").unlink()
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+    rows[-1]["seconds"] = 5000.0
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (run / "metrics.jsonl").write_text("".join(lines))
+    binaries.run(finetune, *small_task.arguments(pretrained, table, run, *_TUNED))
+    assert 5000 <= _results(run)["seconds"] < 5100
+
+
 def test_a_run_that_lost_its_checkpoints_is_not_started_over(
     tuned, pretrained, table, tmp_path, capsys
 ):
@@ -206,6 +219,27 @@ def test_several_seeds_have_a_median_a_spread_and_a_best(
     assert len(_results(tmp_path / "mean")["members"]) == 3
 
 
+def test_an_ensemble_of_other_texts_with_the_same_ids_is_refused(
+    tuned, table, tmp_path, capsys
+):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    other = shutil.copytree(table, tmp_path / "other")
+    text = (other / "dev.tsv").read_text()
+    arguments = f"--runs={run}", f"--data_dir={other}", f"--output_dir={tmp_path}/mean"
+    # Other labels of the same texts, which may have been unknown, are none.
+    (other / "dev.tsv").write_text(text.replace("\tbad", "\tgood"))
+    binaries.run(ensemble, *arguments)
+    (other / "dev.tsv").write_text(text.replace("river", "lake"))
+    said = binaries.error_of(capsys, ensemble, *arguments)
+    assert "for other examples than those of --data_dir: their texts differ" in said
+    # An earlier version wrote no digest.
+    path = run / "outputs-dev.npz"
+    path.write_bytes(
+        predictions_lib.to_bytes(*predictions_lib.from_bytes(path.read_bytes()))
+    )
+    binaries.run(ensemble, *arguments)
+
+
 def test_an_ensemble_spares_its_members_and_says_what_chose_any_of_them(
     pretrained, table, tmp_path, capsys
 ):
@@ -245,6 +279,46 @@ def test_an_ensemble_spares_its_members_and_says_what_chose_any_of_them(
         assert "dev selected the checkpoint" in said and left_out in said
 
 
+def test_examples_that_cannot_be_used_can_be_skipped_afterwards(
+    tuned, pretrained, table, tmp_path, capsys
+):
+    run = shutil.copytree(tuned, tmp_path / "run")
+    worse = shutil.copytree(table, tmp_path / "worse")
+    with (worse / "dev.tsv").open("a") as file:
+        file.write("a text without a label\n")
+    skip = "--set=task.on_bad_example=skip"
+    again = tmp_path / "again"
+    for binary, runs, folder in (
+        (evaluate, f"--model_dir={run}", again),
+        (ensemble, f"--runs={again}", tmp_path / "mean"),
+    ):
+        arguments = runs, f"--data_dir={worse}", f"--output_dir={folder}"
+        said = binaries.error_of(capsys, binary, *arguments)
+        assert "dev.tsv:25" in said and "--set task.on_bad_example=skip" in said
+        binaries.run(binary, *arguments, skip)
+        assert _results(folder)["left_out"][0].startswith("skipped 1: ")
+        assert _results(folder)["scores"] == _results(tuned)["scores"]
+        said = binaries.error_of(capsys, binary, *arguments, "--set=train.seed=3")
+        assert "--set takes task.on_bad_example alone" in said
+    # The run itself too, as long as it trains and selects by the same examples.
+    arguments = small_task.arguments(pretrained, worse, run, *_TUNED)
+    said = binaries.error_of(capsys, finetune, *arguments)
+    assert "--set task.on_bad_example=skip" in said
+    binaries.run(finetune, *arguments, skip)
+    assert _results(run)["scores"] == _results(tuned)["scores"]
+    assert _results(run)["left_out"][0].startswith("skipped 1: ")
+
+
+def test_an_exported_model_reads_examples_as_its_run_does(tuned, table, capsys):
+    said = binaries.error_of(
+        capsys,
+        evaluate,
+        *(f"--model_dir={tuned}", f"--data_dir={table}", "--output_dir=again"),
+        *("--compute_dtype=bfloat16", "--set=task.on_bad_example=skip"),
+    )
+    assert "--set must be given without --lite, --openvino and --compute_dtype" in said
+
+
 def test_entities_choose_the_checkpoint_where_words_have_such_labels(
     pretrained, tmp_path
 ):
@@ -280,7 +354,10 @@ def test_patience_ends_a_run_that_gets_no_better(pretrained, table, tmp_path):
         "train.num_steps=40",
     )
     binaries.run(finetune, *arguments)
+    before = _results(tmp_path / "run")
+    assert (before["last_step"], before["num_steps"]) == (12, 40)
     binaries.run(finetune, *arguments)
+    assert _results(tmp_path / "run") == before
     rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
     assert [row["step"] for row in rows if row["split"] == "dev"] == [4, 8, 12]
     assert _results(tmp_path / "run")["best_step"] == 4
@@ -341,6 +418,10 @@ def test_random_weights_leave_those_of_the_checkpoint(pretrained, table, tmp_pat
         (["task.max_seq_length=33"], "--set task.max_seq_length=32"),
         (["train.best_metric=f2"], "must be one of accuracy, macro_f1"),
         (["task.selection_fraction=0.0001"], "must leave examples on both sides"),
+        (["data.max_seq_length=8"], "--set task.max_seq_length=8"),
+        (["data.lower_case=false"], "data.lower_case is that of --init_checkpoint, Tr"),
+        (["model.initializer_range=0.5"], "model.initializer_range is that of"),
+        (["task.name=race"], "task.train_file must be empty for the task race"),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_written(
@@ -371,6 +452,40 @@ def test_another_origin_or_other_examples_are_another_run(
     arguments = small_task.arguments(pretrained, fewer, tuned, *_TUNED)
     said = binaries.error_of(capsys, finetune, *arguments)
     assert "the training examples differ" in said
+
+
+@pytest.mark.parametrize("overrides", [(), ("task.selection_fraction=0.4",)])
+def test_other_examples_that_select_the_checkpoint_are_another_run(
+    capsys, pretrained, table, tmp_path, overrides
+):
+    data, run = shutil.copytree(table, tmp_path / "data"), tmp_path / "run"
+    settings = ("train.num_steps=4", *overrides)
+    arguments = small_task.arguments(pretrained, data, run, *settings)
+    binaries.run(finetune, *arguments)
+    before = _results(run)
+    train, dev = data / "train.tsv", data / "dev.tsv"
+    if overrides:
+        # An example that is kept out of training; the others stay.
+        header, *rows = train.read_text().splitlines()
+        place = next(n for n in range(len(rows)) if _selects(str(n)))
+        rows[place] = "river\tbad"
+        train.write_text("\n".join([header, *rows]) + "\n")
+    else:
+        dev.write_text("text\tlabel\nriver\tgood\n")
+    said = binaries.error_of(capsys, finetune, *arguments)
+    assert "the examples that select the checkpoint differ" in said
+    assert _results(run) == before
+    # A run of an earlier version has no digest of them, and keeps its file.
+    task = json.loads((run / "task.json").read_text())
+    del task["selection_digest"]
+    (run / "task.json").write_text(json.dumps(task))
+    binaries.run(finetune, *arguments)
+    assert json.loads((run / "task.json").read_text()) == task
+
+
+def _selects(example_id):
+    digest = hashlib.sha256(example_id.encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2.0**64 < 0.4
 
 
 def test_a_folder_of_pre_training_is_left_alone(capsys, pretrained, table):

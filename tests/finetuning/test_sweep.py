@@ -70,6 +70,38 @@ def test_without_a_split_to_choose_by_it_is_refused(tmp_path):
     assert not (tmp_path / "sweep.json").exists()
 
 
+def test_dropout_rates_can_be_chosen():
+    text = "model.hidden_dropout_rate=0,0.1"
+    assert sweep.parse(text, RECIPE).values == ("0", "0.1")
+
+
+def _failing(rates):
+    scored = _fine_tune({1e-4: 0.5, 3e-4: 0.75, 1e-3: 0.625}, [])
+
+    def run(config, folder):
+        if config.optimizer.learning_rate in rates:
+            raise FloatingPointError("the loss is not finite at step 7")
+        return scored(config, folder)
+
+    return run
+
+
+def test_a_value_with_which_training_fails_is_not_chosen(tmp_path, capsys):
+    config = _choose(tmp_path, _failing([3e-4]))
+    assert config.optimizer.learning_rate == 1e-3
+    found = json.loads((tmp_path / "sweep.json").read_text())
+    assert found["scores"] == {"1e-4": 0.5, "1e-3": 0.625}
+    assert found["failed"] == {"3e-4": "the loss is not finite at step 7"}
+    said = "optimizer.learning_rate=3e-4 failed, and is not chosen: the loss is not"
+    assert said in capsys.readouterr().out
+
+
+def test_values_that_all_fail_end_the_sweep(tmp_path):
+    with pytest.raises(FloatingPointError, match="with all values of --sweep=opt"):
+        _choose(tmp_path, _failing([1e-4, 3e-4, 1e-3]))
+    assert not (tmp_path / "sweep.json").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -79,6 +111,16 @@ def test_without_a_split_to_choose_by_it_is_refused(tmp_path):
         ("optimizer.learning_rate=1e-4,", "two values or more"),
         ("optimizer.learning_rate=1e-4,fast", "optimizer.learning_rate must be a num"),
         ("optimizer.rate=1e-4,3e-4", "optimizer.rate"),
+        # Scores by different metrics, or of different examples.
+        ("train.best_metric=accuracy,f1", "train.best_metric, which changes the ex"),
+        ("task.selection_fraction=0.1,0.2", "scores remain comparable"),
+        ("task.dev_file=a.tsv,b.tsv", "scores remain comparable"),
+        ("task.name=cola,sst2", "scores remain comparable"),
+        ("task.on_bad_example=error,skip", "scores remain comparable"),
+        # Settings without an effect.
+        ("data.lower_case=true,false", "data.lower_case, which is that of --init"),
+        ("model.num_layers=1,2", "model.num_layers, which is that of --init_check"),
+        ("text.invalid_utf8=error,replace", "text.invalid_utf8, which is that of"),
     ],
 )
 def test_malformed_sweeps_are_refused(text, rule):

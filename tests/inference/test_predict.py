@@ -1,12 +1,14 @@
 """The binary checks flags and files without TensorFlow, by the rules of its room."""
 
+import math
 import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 
 from albert_tf import predict as binary
-from albert_tf.inference import predict
+from albert_tf.inference import predict, signatures
 from albert_tf.serving import tflite
 from tests.support import binaries
 
@@ -95,3 +97,23 @@ def test_a_file_for_embeddings_is_told_about_embeddings_alone(tmp_path, capsys):
     assert error == (
         "--output must end in .parquet or .npz for embeddings; received t.csv"
     )
+
+
+def test_without_an_answer_the_probability_is_that_there_is_none():
+    def signature(question, context):
+        return {
+            "answer": tf.constant(["a lake", ""]),
+            "start": tf.constant([3, -1]),
+            "end": tf.constant([9, -1]),
+            # Of the best spans, the second of which is not returned.
+            "probability": tf.constant([0.25, 0.75]),
+            "null_odds": tf.constant([-1.0, math.log(3.0) + 2.0]),
+        }
+
+    fields = [("Where?", "By a lake."), ("Who?", "By a lake.")]
+    found, none = signatures.answer_questions(signature, fields)
+    assert found["probability"] == 0.25
+    expected = 3 * math.e**2 / (1 + 3 * math.e**2)
+    assert none["probability"] == pytest.approx(expected, abs=1e-6)
+    shown = signatures.FORMS["answer"].show(none)
+    assert "(no answer) (probability 0.957, no answer has odds of 3.099 nats)" in shown

@@ -137,6 +137,23 @@ def test_labels_have_recall_precision_and_f1(mrpc):
     )
 
 
+def test_rare_labels_that_are_confused_are_not_right(tmp_path):
+    # 25 labels: the last six are "(other)", of which two are right.
+    names = [f"c{number:02}" for number in range(25)]
+    answers = [
+        {"id": "0", "text_a": "a", "label": name, "prediction": name}
+        for name in names[:19] * 2 + names[19:21]
+    ]
+    answers += [
+        {"id": "0", "text_a": "a", "label": label, "prediction": prediction}
+        for label, prediction in zip(names[21:], [*names[22:], "c00"], strict=True)
+    ]
+    page = _run(tmp_path / "run", "table", answers, labels=names)
+    # Of 6 labels 2 are right, of 5 answers too.
+    assert "(other) 6 33.3 40.0 36.4" in page.text
+    assert "c00 2 100.0 66.7 80.0" in page.text
+
+
 def test_the_surest_wrong_answers_come_first_and_cannot_become_markup(mrpc):
     assert (
         "The most confident wrong answers (2 of 2) Sure and wrong. Wrong and sure. "
@@ -155,6 +172,12 @@ def test_settings_name_what_the_run_began_with_and_left_out(mrpc):
         "examples train: 3,668, dev: 408 time 2 min 03 s skipped left out 2: text "
         "must not be empty (the first is train.tsv:9) Configuration" in mrpc.text
     )
+
+
+def test_a_run_that_patience_ended_has_the_steps_that_it_took(tmp_path):
+    page = _run(tmp_path / "run", "mrpc", sample_runs.MRPC_ANSWERS, last_step=300)
+    assert "300 steps of" in page.text
+    assert "steps 300 of at most 800, " in page.text
 
 
 def test_the_page_names_the_run_its_date_and_versions(tmp_path):

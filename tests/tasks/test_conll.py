@@ -65,6 +65,45 @@ def test_labels_that_are_no_entities_are_scored_by_words(tmp_path):
     assert one.compute_metrics(words, one_hot([0, 0])) == {"accuracy": 0.5}
 
 
+def test_a_file_of_tabs_has_words_with_blanks(tmp_path):
+    lines = "New York\tB-LOC", "# 1\tO", "", "a \t\t O ", ""
+    (tmp_path / "train.txt").write_text("\n".join(lines))
+    examples, _ = read(task(), tmp_path)
+    assert [(e.words, e.labels) for e in examples] == [
+        (("New York", "# 1"), ("B-LOC", "O")),
+        (("a",), ("O",)),
+    ]
+
+
+@pytest.mark.parametrize("separator", [" _ _ ", "\t_\t_\t"])
+def test_comments_before_a_sentence_are_not_words(tmp_path, separator):
+    lines = [
+        *("# id 7a domain=en", "# text = in Rome", f"in{separator}O"),
+        *(f"Rome{separator}B-LOC", ""),
+        # A word, as its label shows.
+        *(f"#{separator}O", f"#{separator}B-LOC", "", "# id 7b domain=en", ""),
+    ]
+    (tmp_path / "train.txt").write_text("\n".join(lines))
+    one = task()
+    examples, _ = read(one, tmp_path)
+    assert [(e.words, e.labels) for e in examples] == [
+        (("in", "Rome"), ("O", "B-LOC")),
+        (("#", "#"), ("O", "B-LOC")),
+    ]
+    assert [e.origin[-11:] for e in examples] == ["train.txt:3", "train.txt:6"]
+    assert one.labels == ("B-LOC", "O")
+
+
+@pytest.mark.parametrize(
+    ("labels", "count"),
+    [(("B-X", "I-X", "O"), 0), (("NN", "VB"), 0), (("B-X", "E-X", "O", "S-X"), 1)],
+)
+def test_labels_of_another_scheme_are_said(labels, count):
+    notes = task(labels).notes
+    assert len(notes) == count
+    assert all("F1 of entities is not computed" in n and "E-X" in n for n in notes)
+
+
 def test_a_test_file_may_have_the_words_alone(tmp_path):
     (tmp_path / "test.txt").write_text("EU\nrejects\n\nBerlin B-ORG\n")
     examples, _ = read(task(LABELS), tmp_path, "test")

@@ -65,6 +65,20 @@ def test_the_command_prints_the_share_of_the_most_frequent_label(rte, capsys):
     )
 
 
+def test_the_command_reads_the_files_as_the_recipe_does(tmp_path, capsys):
+    columns = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+    # A row that a line end within a question has broken, as in QQP's files.
+    rows = ["0\t1\t2\ta?\tb?\t0", "1\t3\t4\ta", "2\t5\t6\ta?\tb?\t1"]
+    (tmp_path / "dev.tsv").write_text("\n".join([columns, *rows]) + "\n")
+    (tmp_path / "QQP.tsv").write_text("index\tprediction\n0\t0\n2\t0\n")
+    arguments = f"--predictions={tmp_path}/QQP.tsv", "--task=qqp"
+    arguments = *arguments, f"--data_dir={tmp_path}"
+    binaries.run(evaluate, *arguments)
+    assert "dev accuracy: 50.00" in capsys.readouterr().out
+    strict = "--set=task.on_bad_example=error"
+    assert "dev.tsv:3" in binaries.error_of(capsys, evaluate, *arguments, strict)
+
+
 def test_numbers_of_glue(tmp_path):
     columns = "index\tsentence1\tsentence2\tscore\n"
     rows = "".join(f"{n}\ta\tb\t{n}.5\n" for n in range(4))

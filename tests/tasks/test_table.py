@@ -206,6 +206,7 @@ GOOD = {
         ("csv", ",x", "a text must not be empty"),
         ("jsonl", "c", "a line must be a JSON object"),
         ("jsonl", "[1]", "a line must be a JSON object"),
+        ("jsonl", '{"text": "c", "label": NaN}', "a line must be a JSON object"),
         ("jsonl", '{"label": "x"}', "a line must have the key 'text'"),
         ("jsonl", '{"text": "c"}', "a line must have the key 'label'"),
         ("jsonl", '{"text": 3, "label": "x"}', "'text' must be text"),
@@ -222,6 +223,32 @@ def test_rows_that_cannot_be_used_are_refused_or_left_out(tmp_path, ending, row,
     examples, left_out = read(one, tmp_path, skip=True)
     assert [example.text_a for example in examples] == ["a", "b"]
     assert left_out[0].startswith(f"skipped 1: {rule}")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ('{"text": "c", "label": NaN}', r"\(numbers must be finite: NaN\)\. Fix it"),
+        ('{"text": "c", "text": "d"}', r"\(an object has the name 'text' twice\)\. F"),
+    ],
+)
+def test_what_is_wrong_with_a_json_line_is_said(tmp_path, row, reason):
+    write(tmp_path, "train.jsonl", *GOOD["jsonl"], row)
+    with pytest.raises(ValueError, match=f"train.jsonl:3: a line must be .*{reason}"):
+        read(task(train_file="train.jsonl"), tmp_path)
+
+
+def test_a_column_without_a_name_is_no_column_of_ids(tmp_path):
+    # As pandas writes a table, here two that were joined.
+    write(tmp_path, "train.csv", ",text,label", "0,a,x", "1,b,y", "0,c,x")
+    examples, _ = read(task(train_file="train.csv"), tmp_path)
+    assert [e.id for e in examples] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("key", ["text_column", "label_column"])
+def test_a_column_that_is_needed_has_a_name(key):
+    with pytest.raises(ValueError, match=f"task.{key} must name a column"):
+        task(**{key: ""})
 
 
 def test_an_id_stands_once(tmp_path):

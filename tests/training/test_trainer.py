@@ -46,6 +46,16 @@ def test_patience_is_not_judged_without_the_evaluation_of_the_step(
     assert again.step == 20
 
 
+def test_patience_without_the_metric_that_it_judges_is_an_error(tmp_path):
+    held_out = {5 * n: {"accuracy": 0.5, "loss": 1.0} for n in range(5)}
+    rule = "must return the metric .*, mlm_loss .* received accuracy, loss. Return it"
+    with pytest.raises(ValueError, match=rule):
+        counting_run.Run(tmp_path / "patient", held_out, patience=2).execute()
+    run = counting_run.Run(tmp_path / "other", held_out)
+    run.execute()
+    assert run.step == 20
+
+
 LOSSES = {
     step: {"mlm_loss": loss, "mlm_accuracy": 1.0 - loss / 10.0}
     for step, loss in {0: 9.0, 5: 4.0, 10: 1.0, 15: 3.0, 20: 2.0}.items()
