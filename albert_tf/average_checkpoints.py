@@ -17,7 +17,7 @@ from absl import flags
 
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, files, list_flags, other_formats
+from albert_tf.core import cli, files, other_formats
 from albert_tf.data import schema
 
 _STEP = re.compile(r"[0-9]{1,18}")
@@ -32,7 +32,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "albert_tf.finetune.",
         flag_values,
     )
-    list_flags.define(
+    cli.define_list(
         "steps", [], "Steps of the checkpoints, such as 8000,9000,10000.", flag_values
     )
     flags.DEFINE_integer(

@@ -16,15 +16,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import (
-    binaries,
-    cli,
-    config_io,
-    files,
-    list_flags,
-    recipes,
-    text_table,
-)
+from albert_tf.core import binaries, cli, config_io, files, recipes, text_table
 from albert_tf.data import schema
 
 
@@ -44,8 +36,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     )
     flags.DEFINE_string("data_dir", None, "Records, one sequence per row.", values)
     flags.DEFINE_string("output_dir", output_dir, "New: runs and results.", values)
-    list_flags.define("minutes", ["10", "20", "40", "60"], minutes, values)
-    list_flags.define("rates", ["2.5e-4", "5e-4", "1e-3"], rates, values)
+    cli.define_list("minutes", ["10", "20", "40", "60"], minutes, values)
+    cli.define_list("rates", ["2.5e-4", "5e-4", "1e-3"], rates, values)
     flags.DEFINE_float("rate_minutes", 5.0, rate_minutes, 0.0, flag_values=values)
     flags.DEFINE_float("turn_seconds", 30.0, turn, 1.0, 60.0, flag_values=values)
     flags.DEFINE_string("blimp_dir", "", blimp, values)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, files, list_flags, text_table
+from albert_tf.core import cli, files, text_table
 from albert_tf.inference import saved_model_dir
 from albert_tf.web import settings as settings_lib
 
@@ -23,7 +23,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
     lengths = "Approximate tokens of the texts and their shares: LENGTH:SHARE."
     flags.DEFINE_string("saved_model", None, "Directory of the SavedModel.", values)
-    list_flags.define("lengths", ["16:0.9", "400:0.1"], lengths, values)
+    cli.define_list("lengths", ["16:0.9", "400:0.1"], lengths, values)
     flags.DEFINE_integer("clients", 64, "Clients at a time.", 1, None, values)
     flags.DEFINE_float("seconds", 15.0, "Of a measurement.", 0.1, None, values)
     flags.DEFINE_integer("rounds", 3, "Measurements of each.", 1, None, values)

@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.benchmarks import model_cases
-from albert_tf.core import cli, files, list_flags
+from albert_tf.core import cli, files
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
     names = "Globs of names, separated by commas; the default is all."
-    list_flags.define("cases", [], f"The cases to measure. {names}", values)
-    list_flags.define(
+    cli.define_list("cases", [], f"The cases to measure. {names}", values)
+    cli.define_list(
         "implementations", [], f"The implementations to measure. {names}", values
     )
     alone = "Measure this project only."

@@ -14,15 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import (
-    binaries,
-    cli,
-    config_io,
-    files,
-    list_flags,
-    recipes,
-    text_table,
-)
+from albert_tf.core import binaries, cli, config_io, files, recipes, text_table
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
@@ -42,8 +34,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string("input", "", text, values)
     flags.DEFINE_string("vocab_model", "", vocab, values)
     flags.DEFINE_string("work_dir", work_dir, "Keeps the records made.", values)
-    list_flags.define("lengths", ["128", "512"], lengths, values)
-    list_flags.define("packings", ["1", "2", "4"], packings, values)
+    cli.define_list("lengths", ["128", "512"], lengths, values)
+    cli.define_list("packings", ["1", "2", "4"], packings, values)
     flags.DEFINE_integer("positions", 4096, positions, 1, None, flag_values=values)
     flags.DEFINE_integer("rounds", 5, "Rounds.", 1, None, flag_values=values)
     flags.DEFINE_float("turn_seconds", 4.0, seconds, 0.0, None, flag_values=values)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.benchmarks import limited_link, paper_speed, rounds
-from albert_tf.core import cli, config_io, files, list_flags, recipes, text_table
+from albert_tf.core import cli, config_io, files, recipes, text_table
 from albert_tf.core import config as config_lib
 from albert_tf.model import costs
 
@@ -26,8 +26,8 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     models = f"Models, of {', '.join(paper_speed.PAPER)}."
     megabits = "Megabits a second of the links, in each direction."
     rounds_help = "How often each step is timed."
-    list_flags.define("models", list(paper_speed.PAPER), models, values)
-    list_flags.define("megabits", ["1000", "10000"], megabits, values)
+    cli.define_list("models", list(paper_speed.PAPER), models, values)
+    cli.define_list("megabits", ["1000", "10000"], megabits, values)
     flags.DEFINE_integer("rounds", 3, rounds_help, 1, None, flag_values=values)
     flags.DEFINE_integer(
         "batch_size", 1, "Sequences of a step.", 1, None, flag_values=values

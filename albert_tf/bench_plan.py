@@ -19,7 +19,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf.benchmarks import model_cases
-from albert_tf.core import cli, config_io, files, list_flags, recipes
+from albert_tf.core import cli, config_io, files, recipes
 from albert_tf.devices import chip_table
 from albert_tf.planning import run_plan
 
@@ -39,7 +39,7 @@ STEPS = (
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
     steps = "Globs of steps, separated by commas; the default is all."
-    list_flags.define("steps", [], steps, values)
+    cli.define_list("steps", [], steps, values)
     rounds = "How often each step is timed."
     flags.DEFINE_integer("rounds", 5, rounds, 1, None, flag_values=values)
     flags.DEFINE_string("json", "", "File to write all figures to.", values)

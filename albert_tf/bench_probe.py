@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files, list_flags, recipes
+from albert_tf.core import cli, config_io, files, recipes
 from albert_tf.core import config as config_lib
 from albert_tf.probing import settings
 
@@ -30,9 +30,9 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
         values,
     )
     batches = "Tokens of a batch."
-    list_flags.define("batch_tokens", [str(settings.BATCH_TOKENS)], batches, values)
+    cli.define_list("batch_tokens", [str(settings.BATCH_TOKENS)], batches, values)
     dtypes = "Dtypes of the blocks."
-    list_flags.define("dtypes", list(config_lib.COMPUTE_DTYPES), dtypes, values)
+    cli.define_list("dtypes", list(config_lib.COMPUTE_DTYPES), dtypes, values)
     rounds = "How often each batch is timed."
     flags.DEFINE_integer("rounds", 3, rounds, 1, None, flag_values=values)
     flags.DEFINE_string("json", "", "File for all figures.", values)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, files, list_flags
+from albert_tf.core import cli, files
 from albert_tf.data import schema
 
 
@@ -26,9 +26,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `values`, so that tests can give each its own."""
     run = "Run directory of a pre-training to measure instead of random weights."
     flags.DEFINE_string("model_dir", "", run, values)
-    list_flags.define(
-        "batch_sizes", ["1", "32"], "Batch sizes: texts per call.", values
-    )
+    cli.define_list("batch_sizes", ["1", "32"], "Batch sizes: texts per call.", values)
     rounds = "How often each implementation is timed."
     flags.DEFINE_integer("rounds", 5, rounds, 1, None, flag_values=values)
     alone = "Measure this project only."

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.benchmarks import figures
-from albert_tf.core import binaries, cli, config_io, files, list_flags, recipes
+from albert_tf.core import binaries, cli, config_io, files, recipes
 from albert_tf.data import schema
 
 PARTS = ("steps", "average", "checkpoint", "start", "position", "input")
@@ -36,7 +36,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     )
     flags.DEFINE_string("data_dir", "", data_dir, values)
     flags.DEFINE_string("work_dir", work_dir, "Keeps the records made.", values)
-    list_flags.define("parts", list(PARTS), parts, values)
+    cli.define_list("parts", list(PARTS), parts, values)
     flags.DEFINE_integer("rounds", 9, rounds, 1, None, flag_values=values)
     flags.DEFINE_float("turn_seconds", 4.0, seconds, 0.0, None, flag_values=values)
     flags.DEFINE_integer("repeats", 3, repeats, 1, None, flag_values=values)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, config_io, files, list_flags
+from albert_tf.core import cli, config_io, files
 from albert_tf.core import config as config_lib
 from albert_tf.interchange import formats, portable
 
@@ -75,7 +75,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     checkpoint_flags.define_weights(flag_values)
     checkpoint_flags.define_license(flag_values)
     flags.adopt_module_key_flags(checkpoint_flags, flag_values)
-    list_flags.define(
+    cli.define_list(
         "labels", [], "Names of the classes, if the format has none.", flag_values
     )
     flags.DEFINE_bool(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, files, list_flags
+from albert_tf.core import cli, files
 from albert_tf.diagnostics import checkup, findings
 
 
@@ -28,7 +28,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_string(
         "data_dir", "", "Directory of records: one is read.", flag_values
     )
-    list_flags.define(
+    cli.define_list(
         "checks",
         list(findings.CHECKS),
         "Checks to make, separated by commas.",

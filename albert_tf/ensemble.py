@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, list_flags
+from albert_tf.core import cli, config_io
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
-    list_flags.define(
+    cli.define_list(
         "runs", None, "Directories of the runs, comma-separated.", flag_values
     )
     flags.DEFINE_string("data_dir", None, "Directory of the task's files.", flag_values)

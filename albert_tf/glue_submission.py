@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, list_flags
+from albert_tf.core import cli
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
-    list_flags.define(
+    cli.define_list(
         "runs", None, "Directories of the runs, comma-separated.", flag_values
     )
     flags.DEFINE_string("output", None, "The .zip file to write.", flag_values)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files, list_flags
+from albert_tf.core import cli, config_io, files
 from albert_tf.devices import chip_table
 from albert_tf.planning import (
     compiled_step,
@@ -104,7 +104,7 @@ def _define_plan_flags(flag_values: flags.FlagValues) -> None:
         "twenty compilations of about a minute.",
         flag_values,
     )
-    list_flags.define(
+    cli.define_list(
         "packings",
         [],
         "Values of data.pack_sequences for --largest_batches; the default is the "

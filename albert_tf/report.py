@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files, list_flags
+from albert_tf.core import cli, config_io, files
 from albert_tf.data import schema
 
 
@@ -26,7 +26,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "Directory to write, local or gs://. Default for one run: MODEL_DIR/report.",
         flag_values=flag_values,
     )
-    list_flags.define(
+    cli.define_list(
         "probe",
         [],
         "Output directories of albert_tf.probe, for the report of a pre-training. "

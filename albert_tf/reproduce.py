@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, files, list_flags
+from albert_tf.core import cli, files
 from albert_tf.reproduction import budgets, results, runner, tables
 
 _ALL = "all"
@@ -23,7 +23,7 @@ _ALL = "all"
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
-    list_flags.define(
+    cli.define_list(
         "table",
         None,
         f"Tables: {_ALL}, or some of {', '.join(tables.TABLES)}.",
@@ -38,13 +38,13 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         flag_values,
     )
     flags.DEFINE_string("output_dir", None, "Directory of all outputs.", flag_values)
-    list_flags.define(
+    cli.define_list(
         "input",
         [],
         "Patterns of text files; default: the documentation on this machine.",
         flag_values,
     )
-    list_flags.define(
+    cli.define_list(
         "other_input",
         [],
         "The text that added_data adds; default: the documentation on this machine.",

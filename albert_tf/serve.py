@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, list_flags
+from albert_tf.core import cli
 from albert_tf.inference import saved_model_dir
 from albert_tf.web import address
 from albert_tf.web import settings as settings_lib
@@ -31,13 +31,13 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     flags.DEFINE_integer(
         "port", 8000, "Port to listen on; 0 takes a free one.", 0, 65535, flag_values
     )
-    list_flags.define(
+    cli.define_list(
         "trusted_proxies",
         [],
         "Addresses of proxies whose X-Forwarded-For names the client.",
         flag_values,
     )
-    list_flags.define(
+    cli.define_list(
         "allowed_hosts",
         [],
         "Names that clients may use for it, besides localhost and --host; * is all.",

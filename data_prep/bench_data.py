@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files, list_flags
+from albert_tf.core import cli, config_io, files
 from data_prep.reading import input_files
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -23,7 +23,7 @@ _ORIGINAL_RECIPE = str(_ROOT / "configs" / "data_original.py")
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
     values = flag_values
-    list_flags.define(
+    cli.define_list(
         "input",
         [],
         "Globs of text files; by default the demonstration corpus, which is made. "
@@ -33,7 +33,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     vocab = "A vocabulary; by default, one is trained on the text."
     flags.DEFINE_string("vocab_model", "", vocab, values)
     flags.DEFINE_float("megabytes", 30.0, "Maximum text size.", 0.001, None, values)
-    list_flags.define("num_workers", ["1", "2"], "Numbers of workers to run.", values)
+    cli.define_list("num_workers", ["1", "2"], "Numbers of workers to run.", values)
     recipe = "A recipe or a config.json."
     flags.DEFINE_string("config", _ORIGINAL_RECIPE, recipe, values)
     flags.DEFINE_multi_string("set", [], "One setting of it.", values)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files, list_flags, text_table
+from albert_tf.core import cli, config_io, files, text_table
 from data_prep.reading import input_files
 
 _RECIPE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "configs/small.py")
@@ -28,7 +28,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     per_run = "Blocks of a run; 0 merges none. Default: as data preparation does."
     flags.DEFINE_string("input", None, "Text files; the first is read.", values)
     flags.DEFINE_string("vocab_model", None, "The vocabulary.", values)
-    list_flags.define("blocks", ["500", "20000"], sizes, values)
+    cli.define_list("blocks", ["500", "20000"], sizes, values)
     flags.DEFINE_integer("kilobytes", 256, kilobytes, 1, None, flag_values=values)
     flags.DEFINE_integer("blocks_per_run", None, per_run, 0, None, flag_values=values)
     flags.DEFINE_string("work_dir", None, "Where the corpora are made.", values)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, config_io, files, list_flags, machine, recipes
+from albert_tf.core import cli, config_io, files, machine, recipes
 from data_prep.reading import input_files
 from data_prep.vocab import settings as settings_lib
 
@@ -33,7 +33,7 @@ _RECIPE = "albert_base"
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
     values = flag_values
-    list_flags.define("input", None, "Globs of text files.", values)
+    cli.define_list("input", None, "Globs of text files.", values)
     flags.DEFINE_string("output", None, "The .model file to write.", values)
     flags.DEFINE_string("config", "", "A recipe or a config.json.", values)
     flags.DEFINE_multi_string(

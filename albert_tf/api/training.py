@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import tensorflow as tf
 
@@ -55,7 +56,7 @@ def read_batches(
     data_dir: str | os.PathLike[str],
     config: config_lib.Config,
     first_step: int = 0,
-    context: tf.distribute.InputContext | None = None,
+    context: Any = None,
 ) -> tf.data.Dataset:
     """Returns the batches of a run with this recipe: infinite, shuffled, masked.
 
@@ -63,8 +64,8 @@ def read_batches(
       data_dir: records of data_prep.create_pretraining_data, such as "records/128".
       config: the recipe; `train.batch_size` rows a batch. Not of its stages.
       first_step: the step from which on: those before it are left out.
-      context: of a `tf.distribute` strategy, for the part of this host: a batch is then
-        that of one replica. None for whole batches.
+      context: a `tf.distribute.InputContext`, for the part of this host, whose batches
+        are each of one replica; None for whole batches.
 
     Raises:
       ValueError: there are no records, or they do not suit the recipe.

@@ -21,6 +21,10 @@ from albert_tf.core import (
     tensorflow_console,
 )
 
+# A flag belongs to the module that calls `define_list` or `define_data_settings`, and
+# whose --help lists it.
+flags.disclaim_key_flags()
+
 
 def run(
     main: Callable[[Sequence[str]], None], define_flags: Callable[[], None]
@@ -181,6 +185,39 @@ def require_checkpoint(flag_values: flags.FlagValues, name: str) -> None:
             f"--{name} must be the directory of a run, or the prefix of a checkpoint "
             f"such as RUN/model.ckpt-500; {checkpoint_prefix.say_missing(path)}"
         )
+
+
+class _ListFlag(flags.Flag):
+    """A comma-separated list, which adds to that of the same flag before it.
+
+    With absl's own list flag the last one counts, so that `--input=a --input=b` would
+    read b alone, without a word.
+    """
+
+    def parse(self, argument):
+        before = self.value if self.present else []
+        self.value = [*(before or []), *(self._parse(argument) or [])]
+        self.present += 1
+
+
+def define_list(
+    name: str,
+    default: Sequence[str] | None,
+    help_text: str,
+    flag_values: flags.FlagValues,
+) -> None:
+    """Defines a flag whose value is a list of strings.
+
+    Args:
+      name: without dashes.
+      default: its value if it is not given; None if it has to be.
+      help_text: of --help.
+      flag_values: where it is defined.
+    """
+    value = None if default is None else list(default)
+    parser, serializer = flags.ListParser(), flags.CsvListSerializer(",")
+    flag = _ListFlag(parser, serializer, name, value, help_text)
+    flags.DEFINE_flag(flag, flag_values)
 
 
 def define_data_settings(flag_values: flags.FlagValues) -> None:

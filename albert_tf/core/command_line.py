@@ -59,7 +59,7 @@ def parse(
 def _define_help(program: str, flag_values: flags.FlagValues) -> None:
     if _HelpFlag.NAME not in flag_values:
         flags.DEFINE_flag(_HelpFlag(), flag_values)
-    if "set" in flag_values and _SETTINGS not in flag_values:
+    if _takes_settings(flag_values) and _SETTINGS not in flag_values:
         flags.DEFINE_bool(
             _SETTINGS,
             False,
@@ -68,6 +68,11 @@ def _define_help(program: str, flag_values: flags.FlagValues) -> None:
         )
         # absl's help has the flags that are registered for the program.
         flag_values.register_key_flag_for_module(program, flag_values[_SETTINGS])
+
+
+def _takes_settings(flag_values: flags.FlagValues) -> bool:
+    """Returns whether a binary takes any setting; evaluate's --set takes one alone."""
+    return "set" in flag_values and "config" in flag_values
 
 
 def _print_settings(flag_values: flags.FlagValues) -> None:
@@ -130,7 +135,10 @@ def _complaint(error: flags.Error, flag_values: flags.FlagValues) -> str:
                 f"model, as --saved_model. Export the run first: {command}"
             )
         # Of settings of two sections a binary may read only one.
-        if "set" in flag_values and len(keys := _settings_named(error.flagname)) == 1:
+        if (
+            _takes_settings(flag_values)
+            and len(keys := _settings_named(error.flagname)) == 1
+        ):
             value = error.flagvalue.partition("=")[2] or "VALUE"
             return (
                 f"error: there is no flag --{error.flagname}. A setting is given as "

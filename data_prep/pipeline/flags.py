@@ -2,14 +2,14 @@
 
 from absl import flags
 
-from albert_tf.core import console, files, list_flags
+from albert_tf.core import cli, console, files
 from data_prep.reading import input_files
 
 
 def define_shared_flags(flag_values: flags.FlagValues) -> None:
     """Defines the flags that do not depend on where the work is done."""
     values = flag_values
-    list_flags.define(
+    cli.define_list(
         "input",
         None,
         "Globs of input files, plain or .gz, .bz2, .xz, .zst. Their format is the "
@@ -33,7 +33,7 @@ def define_shared_flags(flag_values: flags.FlagValues) -> None:
         "Replace the records in the directory, and unfinished work.",
         values,
     )
-    list_flags.define(
+    cli.define_list(
         "evaluation_input",
         [],
         "Globs of text files whose texts must not occur in the records.",

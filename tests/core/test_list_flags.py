@@ -3,7 +3,7 @@
 import pytest
 from absl import flags
 
-from albert_tf.core import list_flags
+from albert_tf.core import cli
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from albert_tf.core import list_flags
 )
 def test_values_come_from_one_flag_or_several(arguments, value):
     values = flags.FlagValues()
-    list_flags.define("paths", ["x", "y"], "Paths.", values)
-    list_flags.define("other", None, "Others.", values)
+    cli.define_list("paths", ["x", "y"], "Paths.", values)
+    cli.define_list("other", None, "Others.", values)
     values(["program", *arguments])
     assert values.paths == value
     assert values["paths"].default == ["x", "y"]
