@@ -43,6 +43,8 @@ WRONG_SETTING = {
     "albert_tf.convert": ("--from=tf1:{dir}", "--to=run:{new}"),
     "albert_tf.demo": (_NEW,),
     "albert_tf.describe": (),
+    "albert_tf.ensemble": ("--runs={dir}", "--data_dir={dir}", _NEW),
+    "albert_tf.evaluate": (),
     "albert_tf.finetune": (
         *("--model_dir={new}", "--init_checkpoint={dir}", "--data_dir={dir}"),
     ),
