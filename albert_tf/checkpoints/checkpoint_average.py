@@ -12,7 +12,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert_tf.checkpoints import checkpoint_files, checkpointer, run_vocab, warm_start
+from albert_tf.checkpoints import (
+    checkpoint_files,
+    checkpointer,
+    run_vocab,
+    untrained,
+    warm_start,
+)
 from albert_tf.core import config as config_lib
 from albert_tf.core import files
 from albert_tf.data import schema
@@ -27,6 +33,7 @@ _RUN_FILES = (
     run_vocab.SUM_FILE,
     schema.MANIFEST_FILE,
     schema.MANIFESTS_FILE,
+    untrained.FILE,
     "task.json",
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoint_files
+from albert_tf.checkpoints import checkpoint_files, untrained
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files, strict_json
 from albert_tf.core import stages as stages_lib
@@ -128,6 +128,7 @@ def write(
             (manifest_file, text),
         ):
             files.write_bytes(os.path.join(model_dir, name), content)
+        untrained.forget(model_dir)
     except (OSError, tf.errors.OpError) as error:
         raise ValueError(
             f"--model_dir must be a writable directory: {error}"

@@ -27,6 +27,13 @@ def write(folder: str, parts: Collection[str]) -> None:
         files.write_json(os.path.join(folder, FILE), {"untrained": sorted(parts)})
 
 
+def forget(folder: str) -> None:
+    """Removes the note of a run that is about to be trained, with all its parts."""
+    path = os.path.join(folder, FILE)
+    if files.exists(path):
+        files.remove(path)
+
+
 def of_run(model_dir: str, config: config_lib.Config) -> frozenset[str]:
     """Returns the parts of a run's model that were never trained.
 
@@ -42,7 +49,7 @@ def of_run(model_dir: str, config: config_lib.Config) -> frozenset[str]:
     path = os.path.join(model_dir, FILE)
     if files.exists(path):
         parts = strict_json.load_object(path).get("untrained")
-        if not isinstance(parts, list) or not set(parts) <= set(_PARTS):
+        if not isinstance(parts, list) or any(part not in _PARTS for part in parts):
             raise ValueError(
                 f"{path} must have a list untrained of some of {', '.join(_PARTS)}; "
                 "convert the model again"

@@ -22,6 +22,17 @@ def num_cores(root: pathlib.Path = pathlib.Path("/")) -> int:
     return count if quota is None else max(1, min(count, math.ceil(quota)))
 
 
+def memory_sizes(root: pathlib.Path = pathlib.Path("/")) -> dict[str, int]:
+    """Returns the sizes in /proc/meminfo in bytes, such as "MemTotal".
+
+    Args:
+      root: directory that has proc/.
+    """
+    text = (root / "proc" / "meminfo").read_text()
+    found = re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)
+    return {name: int(kilobytes) * 1024 for name, kilobytes in found}
+
+
 def available_bytes(root: pathlib.Path = pathlib.Path("/")) -> int:
     """Returns the bytes of memory that are free without swapping.
 
@@ -31,8 +42,6 @@ def available_bytes(root: pathlib.Path = pathlib.Path("/")) -> int:
     Args:
       root: directory that has proc/ and sys/.
     """
-    text = (root / "proc" / "meminfo").read_text()
-    kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
-    available = int(kilobytes[1]) * 1024 if kilobytes else 0
+    available = memory_sizes(root)["MemAvailable"]
     limit = cgroup.memory_limit(root)
     return available if limit is None else min(available, limit)

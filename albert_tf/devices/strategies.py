@@ -167,7 +167,7 @@ def _serve_pod() -> str:
     """Starts this host's server; on the first host, returns the addresses of all.
 
     Raises:
-      ValueError: this process has taken the TPU.
+      ValueError: this process would take the TPU, which is its server's.
       WorkerLostError: on the other hosts, once the server or the run has ended; on the
         first one, if another host does not answer.
     """

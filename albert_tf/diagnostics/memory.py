@@ -2,9 +2,8 @@
 
 import dataclasses
 import pathlib
-import re
 
-from albert_tf.core import cgroup
+from albert_tf.core import cgroup, machine
 from albert_tf.diagnostics import findings
 
 _GIB = 1 << 30
@@ -29,11 +28,10 @@ class Observed:
 
 def observe(root: pathlib.Path = pathlib.Path("/")) -> Observed:
     """Reads /proc/meminfo and the control group under `root`."""
-    text = (root / "proc" / "meminfo").read_text()
-    sizes = dict(re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE))
+    sizes = machine.memory_sizes(root)
     return Observed(
-        total=int(sizes["MemTotal"]) * 1024,
-        available=int(sizes["MemAvailable"]) * 1024,
+        total=sizes["MemTotal"],
+        available=sizes["MemAvailable"],
         limit=cgroup.memory_limit(root),
     )
 

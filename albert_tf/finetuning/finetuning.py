@@ -160,13 +160,6 @@ def default_cache_dir(model_dir: str) -> str:
 
 def _check_settings(task: base.Task) -> None:
     """Raises ValueError if the task has a setting that it cannot take."""
-    for name in base.FILE_SETTINGS.values():
-        if task.settings.name == "race" and getattr(task.settings, name):
-            raise ValueError(
-                f"task.{name} must be empty for the task race, whose splits are "
-                "directories of --data_dir: train, dev and test; received "
-                f"{getattr(task.settings, name)!r}"
-            )
     if task.kind == "span" and task.settings.num_lengths > 1:
         raise ValueError(
             f"task.num_lengths must be 1 for the task {task.settings.name}: as in the "

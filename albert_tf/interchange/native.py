@@ -307,7 +307,7 @@ def _assign(
     if missing:
         report.say(
             "  initialized randomly, since the other format has none: "
-            f"{weight_map.listed(missing)}. No answers are made with them"
+            f"{weight_map.listed(missing)}. Heads among them answer nothing"
         )
     return missing
 

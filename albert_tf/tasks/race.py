@@ -36,7 +36,18 @@ class RaceTask(base.Task):
     kind = "multiple_choice"
 
     def __init__(self, settings: task_config.TaskConfig):
-        """Uses `max_seq_length` and `max_option_length` of the settings."""
+        """Uses `max_seq_length` and `max_option_length` of the settings.
+
+        Raises:
+          ValueError: the settings name a file of a split.
+        """
+        for name in base.FILE_SETTINGS.values():
+            if file := getattr(settings, name):
+                raise ValueError(
+                    f"task.{name} must be empty for the task race, whose splits are "
+                    "directories of --data_dir: train, dev and test; received "
+                    f"{file!r}"
+                )
         super().__init__(settings, _LETTERS, ("accuracy",))
 
     def has_split(self, data_dir: str, split: str) -> bool:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import console, plurals
@@ -89,11 +89,17 @@ def _read_evaluation(
     )
     # As the documents are that they are compared with.
     clean = cleaning.Cleaner(plain).clean
-    texts = ["\n".join(clean(document.lines).lines) for document in documents]
-    index = contamination.Index.from_texts(texts, text.contamination_ngram)
-    lengths = [len(one.split()) for one in texts]
+    lengths = []
+
+    def texts() -> Iterator[str]:
+        for document in documents:
+            one = "\n".join(clean(document.lines).lines)
+            lengths.append(len(one.split()))
+            yield one
+
+    index = contamination.Index.from_texts(texts(), text.contamination_ngram)
     print(
-        f"evaluation set: {plurals.count(len(texts), 'text')} of {min(lengths):,} to "
+        f"evaluation set: {plurals.count(len(lengths), 'text')} of {min(lengths):,} to "
         f"{max(lengths):,} words, at empty lines",
         file=sys.stderr,
     )

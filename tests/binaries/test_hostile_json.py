@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from albert_tf.checkpoints import branching, checkpointer, run_dir
+from albert_tf.checkpoints import branching, checkpointer, run_dir, untrained
 from albert_tf.core import config, config_io, locks, task_config
 from albert_tf.data import manifest as manifest_lib
 from albert_tf.demonstration import stages
@@ -174,6 +174,11 @@ READERS = {
         "hang.json",
         {"name": "step 3", "step": 3, "is_step": True, "times": 1},
         lambda folder: hangs.HangRecord(folder, True),
+    ),
+    "untrained parts": Reader(
+        "untrained.json",
+        {"untrained": ["pooler"]},
+        lambda folder: untrained.of_run(folder, config.Config()),
     ),
     "stages of the demonstration": Reader(
         "stages.json",

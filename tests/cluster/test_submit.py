@@ -674,6 +674,8 @@ def test_dry_run_needs_no_gcloud_and_says_that_it_costs(capsys, checkout, monkey
         "# a TPU v3-32 (4 hosts) called night in europe-west4-a.",
         "# That costs money from its creation until it is deleted.",
     ]
+    # From which the peak of its chips follows.
+    assert "TPU_ACCELERATOR_TYPE=v3-32" in printed
 
 
 def test_name_is_made_of_recipe_and_machine(capsys, checkout):

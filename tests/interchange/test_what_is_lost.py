@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from albert_tf import convert
-from albert_tf.checkpoints import untrained
+from albert_tf.checkpoints import checkpoint_average, untrained
 from albert_tf.core import config, config_io
 from albert_tf.interchange import (
     conversion,
@@ -68,7 +68,7 @@ def test_heads_that_a_format_lacks_answer_nothing(model, tmp_path, parts, expect
     assert signatures(folder) == expected
     is_whole = len(parts) == 4
     assert (folder / untrained.FILE).exists() == (not is_whole)
-    assert any("No answers are made with them" in line for line in lines) != is_whole
+    assert any("Heads among them answer nothing" in line for line in lines) != is_whole
     # They are not taken for trained ones by the next format.
     assert read("run", folder).parts == parts
 
@@ -97,6 +97,20 @@ def test_a_damaged_note_is_named(model, tmp_path):
         ValueError, match=f"{untrained.FILE} must have a list untrained"
     ):
         signatures(tmp_path / "run")
+
+
+def test_the_average_of_checkpoints_keeps_the_note(model, tmp_path):
+    parts = ("encoder", "pooler", "masked_lm")
+    write("run", model.keeping(parts, None), tmp_path / "run")
+    checkpoint_average.average(str(tmp_path / "run"), [0], str(tmp_path / "average"))
+    assert read("run", tmp_path / "average").parts == parts
+
+
+def test_training_all_parts_removes_the_note(model, tmp_path):
+    write("run", model.keeping(("encoder", "pooler"), None), tmp_path / "run")
+    untrained.forget(str(tmp_path / "run"))
+    assert signatures(tmp_path / "run") == ALL
+    untrained.forget(str(tmp_path / "run"))
 
 
 # ---- Lower-casing ----

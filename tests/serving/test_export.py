@@ -161,6 +161,7 @@ def test_texts_of_a_fixed_length_have_the_same_answers(model_dir, module, tmp_pa
         f"--output_dir={tmp_path / 'fixed'}",
         "--fixed_length=24",
     )
+    assert saved_model_dir.describe(str(tmp_path / "fixed")).is_fixed_length
     signatures = tf.saved_model.load(str(tmp_path / "fixed")).signatures
     shape = signatures["encode"].structured_outputs["sequence_output"].shape
     assert shape.as_list() == [None, 24, 12]

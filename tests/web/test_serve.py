@@ -74,6 +74,27 @@ def test_a_model_of_pairs_takes_no_single_text():
     assert isinstance(classify([("c",)])[0], model.Unanswerable)
 
 
+def test_a_loaded_model_of_pairs_is_known_by_its_configuration(monkeypatch):
+    asked = []
+    monkeypatch.setattr(model.saved_model, "load", lambda path: path)
+    monkeypatch.setattr(model.saved_model_dir, "takes_pairs", lambda path: path == "p")
+    monkeypatch.setattr(model, "functions", lambda *given: asked.append(given) or {})
+    for path in ("p", "q"):
+        model.load(path)
+    assert asked == [("p", True), ("q", False)]
+
+
+def test_the_name_of_the_host_is_one_of_those_that_clients_may_use(
+    saved_model, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(server_lib, "serve", lambda *given: asked.append(given))
+    flags = f"--saved_model={saved_model}", "--port=0", "--host=localhost"
+    binaries.run(serve, *flags, "--allowed_hosts=a.example,b.example")
+    asked[0][0].close()
+    assert asked[0][-1] == ["localhost", "a.example", "b.example"]
+
+
 def test_a_signal_before_the_server_listens_ends_it():
     server = server_lib.make(fastapi.FastAPI())
     server.handle_exit(signal.SIGTERM, None)
