@@ -119,7 +119,7 @@ def test_another_host_serves_until_its_server_is_lost_or_all_end(monkeypatch):
             threading.Timer(1.0, listening.close).start()
             began = time.monotonic()
             tpu_pod.serve_until_lost(server, lambda: True, first)
-            assert 1.0 <= time.monotonic() - began < tpu_pod._GRACE_SECONDS
+            assert 1.0 <= time.monotonic() - began < 60.0  # less than the sleep
             assert server.poll() is not None
     monkeypatch.setattr(tpu_pod, "_GRACE_SECONDS", 1.0)
     with socket.create_server((first, 0)) as listening, _sleeper() as server:

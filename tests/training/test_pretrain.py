@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import pretrain
-from albert_tf.checkpoints import checkpointer, run_lock
+from albert_tf.checkpoints import checkpointer, run_lock, untrained
 from albert_tf.core import config_io, locks
 from albert_tf.data import input_pipeline, schema
 from albert_tf.data import manifest as manifest_lib
@@ -64,6 +64,16 @@ def test_the_loss_falls_and_everything_is_written(data_dir, tmp_path):
     assert (tmp_path / schema.VOCAB_FILE).read_bytes() == small_run.VOCAB.read_bytes()
     assert list((tmp_path / "summaries" / "train").glob("events*"))
     assert tf.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-60")
+
+
+def test_other_masks_are_said_and_no_part_is_untrained_any_more(
+    data_dir, tmp_path, capsys
+):
+    untrained.write(str(tmp_path), ["pooler"])
+    _train(data_dir, tmp_path, "train.num_steps=2", "data.max_ngram=1")
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"records in {data_dir} were masked with data.max_ngram=3 and not 1" in said
+    assert not (tmp_path / untrained.FILE).exists()
 
 
 @pytest.mark.parametrize(

@@ -290,6 +290,8 @@ def test_bad_input_ends_in_one_line_and_records_are_replaced_on_demand(
     assert "--runner must not be Beam's DaskRunner" in error_of(good, dask)
     assert "received 'b.txt'. Quote globs" in error_of(good, "b.txt")
     assert "latin, line 3" in error_of(f"--input={tmp_path}/latin")
+    (tmp_path / "rows.jsonl").write_text('{"text": "good text"}\n')
+    assert "is named as jsonl, but" in error_of(f"--input={tmp_path}/rows.jsonl")
     assert "/word: no training record is a pair" in error_of(f"--input={tmp_path}/word")
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -273,6 +273,15 @@ def test_files_that_are_grouped_in_another_way_are_done_again(
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
+def test_groups_that_are_more_or_fewer_have_changed():
+    few, many = (
+        run_plan.RunPlan({}, [[[name, 1, 2]] for name in names])
+        for names in ("ab", "acd")
+    )
+    assert few.difference(many) == "it has other input files"
+    assert few.changed_groups(many) == many.changed_groups(few) == {1, 2}
+
+
 def test_a_name_that_is_not_utf8_is_resumed_from(corpus, tmp_path, monkeypatch, capsys):
     os.rename(corpus / "0.txt", os.fsencode(corpus) + b"/0\xff.txt")
     make_shards = local_run._make_shards
