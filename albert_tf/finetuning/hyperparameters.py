@@ -42,6 +42,15 @@ CHOSEN = (
 MODEL_SETTINGS = ("hidden_dropout_rate", "attention_dropout_rate")
 # The sections whose other settings are those of the run that fine-tuning starts from.
 _RUN_SECTIONS = ("model", "text", "data")
+# The training settings that only pre-training has: of its records and evaluations.
+PRETRAINING_SETTINGS = (
+    "train.num_streams",
+    "train.on_no_progress",
+    "train.eval_batches",
+    "train.probe_pairs",
+    "train.shuffle_buffer",
+    "train.records",
+)
 
 
 def is_of_run(key: str) -> bool:

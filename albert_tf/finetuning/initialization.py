@@ -78,7 +78,8 @@ def merge(
 
     Raises:
       ValueError: a model setting of the recipe, or any setting of `given`, differs from
-        the run's, or the model has fewer positions than the task needs.
+        the run's; or `given` has one of pre-training alone, or the model has fewer
+        positions than the task needs.
     """
     for key in given:
         _check_given(key, recipe, pretrained)
@@ -113,6 +114,8 @@ def _check_given(
     key: str, recipe: config_lib.Config, pretrained: PretrainedRun
 ) -> None:
     """Raises ValueError if a setting was given that would be ignored."""
+    if key in hyperparameters.PRETRAINING_SETTINGS:
+        raise ValueError(f"{key} is a setting of pre-training alone; omit it")
     if not hyperparameters.is_of_run(key):
         return
     section, _, name = key.partition(".")

@@ -421,6 +421,7 @@ def test_random_weights_leave_those_of_the_checkpoint(pretrained, table, tmp_pat
         (["data.max_seq_length=8"], "--set task.max_seq_length=8"),
         (["data.lower_case=false"], "data.lower_case is that of --init_checkpoint, Tr"),
         (["model.initializer_range=0.5"], "model.initializer_range is that of"),
+        (["train.eval_batches=2"], "train.eval_batches is a setting of pre-training"),
         (["task.name=race"], "task.train_file must be empty for the task race"),
     ],
 )
