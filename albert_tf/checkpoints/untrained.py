@@ -12,7 +12,7 @@ from albert_tf.core import files, strict_json
 
 FILE = "untrained.json"
 MASKED_LM, SENTENCE_ORDER, POOLER = "masked_lm", "sentence_order", "pooler"
-_PARTS = (POOLER, MASKED_LM, SENTENCE_ORDER)
+PARTS = (POOLER, MASKED_LM, SENTENCE_ORDER)
 
 
 def write(folder: str, parts: Collection[str]) -> None:
@@ -49,9 +49,9 @@ def of_run(model_dir: str, config: config_lib.Config) -> frozenset[str]:
     path = os.path.join(model_dir, FILE)
     if files.exists(path):
         parts = strict_json.load_object(path).get("untrained")
-        if not isinstance(parts, list) or any(part not in _PARTS for part in parts):
+        if not isinstance(parts, list) or any(part not in PARTS for part in parts):
             raise ValueError(
-                f"{path} must have a list untrained of some of {', '.join(_PARTS)}; "
+                f"{path} must have a list untrained of some of {', '.join(PARTS)}; "
                 "convert the model again"
             )
         found |= set(parts)

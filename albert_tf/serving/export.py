@@ -6,10 +6,11 @@ complete, and returns the path of the checkpoint that it exported.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import tensorflow as tf
 
+from albert_tf.checkpoints import untrained as untrained_lib
 from albert_tf.core import (
     checksums,
     config_io,
@@ -71,7 +72,7 @@ def export_text(
     module, path = load.load_serving(
         model_dir, checkpoint_path, compute_dtype, fixed_length, weights
     )
-    _say_restored(path, "tracing and writing the signatures")
+    _say_restored(model_dir, path, "tracing and writing the signatures")
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(module, unfinished, signatures=module.signatures)
         warmup.write(unfinished, module.signatures)
@@ -96,7 +97,7 @@ def export_encoder(
     `export_text` does, without signatures.
     """
     encoder, path = load.load_encoder(model_dir, checkpoint_path, weights)
-    _say_restored(path, "tracing and writing the encoder")
+    _say_restored(model_dir, path, "tracing and writing the encoder")
     saved = hub_encoder.make(encoder)
     with _complete(output_dir) as unfinished:
         tf.saved_model.save(saved, unfinished)
@@ -126,14 +127,14 @@ def export_tflite(
             model_dir, config, tokenizer, checkpoint_path, weights=weights
         )
         length = config.task.max_seq_length
-        _say_restored(path, _CONVERTING)
+        _say_restored(model_dir, path, _CONVERTING)
         contents[tflite.MODEL_FILE] = tflite.convert_task(task.model, length)
         task_path = os.path.join(model_dir, run_dir.TASK_FILE)
         contents[run_dir.TASK_FILE] = files.read_bytes(task_path)
     else:
         model, path = load.load_pretrained(model_dir, config, checkpoint_path, weights)
         length = config.data.max_seq_length
-        _say_restored(path, _CONVERTING)
+        _say_restored(model_dir, path, _CONVERTING, untrained_lib.PARTS)
         contents[tflite.MODEL_FILE] = tflite.convert_pretrained(model, length)
     vocab_path = os.path.join(model_dir, schema.VOCAB_FILE)
     contents[schema.VOCAB_FILE] = files.read_bytes(vocab_path)
@@ -188,7 +189,7 @@ def export_openvino(
         weights,
         made[0].encoder.config.hidden_size,
     )
-    _say_restored(path, "converting it for OpenVINO, up to a minute")
+    _say_restored(model_dir, path, "converting it for OpenVINO, up to a minute")
     with _complete(output_dir) as unfinished:
         openvino_export.write(module, made[0], settings, unfinished)
         if is_int8:
@@ -200,9 +201,23 @@ def export_openvino(
     return path, list(signatures)
 
 
-def _say_restored(path: str, following: str) -> None:
-    """Writes a line that a checkpoint is restored, and what takes seconds now."""
+def _say_restored(
+    model_dir: str,
+    path: str,
+    following: str,
+    parts: Collection[str] = (untrained_lib.POOLER,),
+) -> None:
+    """Writes a line that a checkpoint is restored, and what takes seconds now.
+
+    Another line names those of the parts that are exported though never trained.
+    """
     progress_bar.say(f"restored {path}; {following}")
+    model_dir = results_reader.best_folder(model_dir)
+    config = config_io.read(os.path.join(model_dir, schema.CONFIG_FILE))
+    if not config.task.name:
+        found = sorted(untrained_lib.of_run(model_dir, config) & set(parts))
+        if found:
+            progress_bar.say(f"never trained, so not to be used: {', '.join(found)}")
 
 
 def _write_extra(

@@ -18,7 +18,7 @@ from albert_tf.interchange import (
     tf1,
     weight_map,
 )
-from albert_tf.serving import load
+from albert_tf.serving import export, load
 from tests.support import binaries, fine_tuned, portable_models, small_run, small_task
 
 OPTIONS = portable.ReadOptions()
@@ -71,6 +71,23 @@ def test_heads_that_a_format_lacks_answer_nothing(model, tmp_path, parts, expect
     assert any("Heads among them answer nothing" in line for line in lines) != is_whole
     # They are not taken for trained ones by the next format.
     assert read("run", folder).parts == parts
+
+
+@pytest.mark.parametrize(
+    ("export_run", "parts", "said"),
+    [
+        (export.export_encoder, ("encoder", "masked_lm"), "pooler"),
+        (export.export_encoder, ("encoder", "pooler"), None),
+        (export.export_tflite, ("encoder", "pooler"), "masked_lm, sentence_order"),
+    ],
+)
+def test_untrained_parts_that_are_exported_are_named(
+    model, tmp_path, capsys, export_run, parts, said
+):
+    write("run", model.keeping(parts, None), tmp_path / "run")
+    export_run(str(tmp_path / "run"), str(tmp_path / "exported"))
+    _, separator, named = capsys.readouterr().err.partition("not to be used: ")
+    assert (named.splitlines()[0] if separator else None) == said
 
 
 @pytest.mark.parametrize("pair_loss", ["none", "nsp"])
