@@ -93,6 +93,10 @@ def _options(flag_values: flags.FlagValues) -> checkup.Options:
             f"--checks must be some of {', '.join(findings.CHECKS)}; received "
             f"{', '.join(unknown) or 'none'}"
         )
+    if {*flag_values.checks} == {"storage"} and not (
+        flag_values.model_dir or flag_values.data_dir
+    ):
+        raise ValueError("--checks=storage needs --model_dir or --data_dir")
     if files.is_remote(flag_values.json):
         raise ValueError(f"--json must be a local file; received {flag_values.json}")
     return checkup.Options(

@@ -15,7 +15,8 @@ python -m albert_tf.predict --saved_model=DIR --input=FILE --json
 
 Without texts they are read from --input or from standard input, one example per line,
 with fields separated by tabs: text or pair; first, second; question, context; context,
-question, options. Empty lines are skipped. Answers are in the order of the lines.
+question, options. Answers are in the order of the lines. Empty lines are
+skipped, except for embeddings in a file, which has one for each line.
 
 python -m albert_tf.predict --saved_model=DIR --input=FILE.csv --output=ANSWERS.csv
 
@@ -108,6 +109,11 @@ def _check_input(texts: Sequence[str], flag_values: flags.FlagValues) -> None:
 def _check_output(flag_values: flags.FlagValues) -> None:
     """Checks the flags of embeddings; raises ValueError."""
     output, signature = flag_values.output, flag_values.signature
+    folder = os.path.dirname(output)
+    if folder and not files.is_remote(output) and not os.path.isdir(folder):
+        raise ValueError(
+            f"--output must be in a directory that exists; there is no {folder}"
+        )
     if output and not output.endswith(_EMBEDDING_FILES):
         rule = f"--output must end in {' or '.join(_EMBEDDING_FILES)} for embeddings"
         if signature != "encode":

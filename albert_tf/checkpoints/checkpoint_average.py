@@ -107,15 +107,44 @@ def _read(path: str, part: str) -> dict[str, np.ndarray]:
         reader = tf.train.load_checkpoint(path)
         dtypes = reader.get_variable_to_dtype_map()
         found = {}
-        for name in sorted(dtypes):
-            if name.startswith(f"{part}/") and name.endswith(_VALUE):
-                if not dtypes[name].is_floating:
-                    raise ValueError(
-                        f"only numbers can be averaged; {name} of {path} is "
-                        f"{dtypes[name].name}"
-                    )
-                found[name] = reader.get_tensor(name).astype(np.float64)
+        for name in _keys(*_graph(path, part)):
+            if not dtypes[name].is_floating:
+                raise ValueError(
+                    f"only numbers can be averaged; {name} of {path} is "
+                    f"{dtypes[name].name}"
+                )
+            found[name] = reader.get_tensor(name).astype(np.float64)
     return found
+
+
+def _graph(
+    path: str, part: str
+) -> tuple[trackable_object_graph_pb2.TrackableObjectGraph, int]:
+    """Returns the objects of a checkpoint, and the number of a part's root."""
+    with warm_start.naming_damage(path):
+        reader = tf.train.load_checkpoint(path)
+        text = reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")
+    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(text)
+    roots = {child.local_name: child.node_id for child in graph.nodes[0].children}
+    return graph, roots[part]
+
+
+def _keys(
+    graph: trackable_object_graph_pb2.TrackableObjectGraph, root: int
+) -> list[str]:
+    """Returns the names of the variables below an object, sorted.
+
+    A variable that two parts hold is stored once, so its name may begin with another
+    part: weights that are not trained are their own average.
+    """
+    seen, rest, found = {root}, [root], set()
+    while rest:
+        node = graph.nodes[rest.pop()]
+        found |= {one.checkpoint_key for one in node.attributes if one.name == _VALUE}
+        below = {child.node_id for child in node.children} - seen
+        seen |= below
+        rest += below
+    return sorted(found)
 
 
 def _fitting(
@@ -141,10 +170,7 @@ def _fitting(
 
 def _make_tree(path: str, part: str, values: dict[str, np.ndarray]) -> Any:
     """Returns the tree of a part of a checkpoint, with other values."""
-    with warm_start.naming_damage(path):
-        reader = tf.train.load_checkpoint(path)
-        text = reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")
-    graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(text)
+    graph, root = _graph(path, part)
     made: dict[int, Any] = {}
 
     def make(number: int):
@@ -161,5 +187,4 @@ def _make_tree(path: str, part: str, values: dict[str, np.ndarray]) -> Any:
             setattr(made[number], child.local_name, make(child.node_id))
         return made[number]
 
-    roots = {child.local_name: child.node_id for child in graph.nodes[0].children}
-    return make(roots[part])
+    return make(root)

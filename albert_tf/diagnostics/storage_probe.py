@@ -20,6 +20,9 @@ def write_read_remove(folder: str) -> None:
     machine's clock and by the storage's.
     """
     if not files.is_remote(folder):
+        if os.path.isfile(folder):
+            with cli.user_errors():
+                raise ValueError(f"{folder} is a file and not a directory")
         folder = disk.existing(folder)
     path = f"{folder.rstrip('/')}/doctor-{socket.gethostname()}-{os.getpid()}"
     with cli.user_errors():

@@ -96,7 +96,9 @@ def write_embeddings(
         found = saved_model.embed(call, batch)
         return embeddings.Encoded(getattr(found, pooling), found.num_tokens)
 
-    examples = _examples(_forms(top_k=1)[name], arguments, input_path)
+    form = _forms(top_k=1)[name]
+    # A row for each line: those who join them to others count lines.
+    examples = _examples(form, arguments, input_path, keeps_blank=True)
     texts = (fields[0] for _, fields in examples)
     return embeddings.write(encode, texts, output_path, batch_size)
 
@@ -185,8 +187,12 @@ def _choose_signature(model, name: str | None) -> str:
     return name
 
 
-def _lines(path: str) -> Iterator[tuple[str, str]]:
-    """Yields origin and text of each non-empty line of a file or of standard input.
+def _lines(path: str, keeps_blank: bool) -> Iterator[tuple[str, str]]:
+    """Yields origin and text of each line of a file or of standard input.
+
+    Args:
+      path: of the file; "" for standard input.
+      keeps_blank: whether lines without text are not omitted.
 
     Raises:
       ValueError: the file cannot be read, or is not UTF-8.
@@ -202,7 +208,9 @@ def _lines(path: str) -> Iterator[tuple[str, str]]:
                         f"{name}:{number}: lines must be UTF-8; received "
                         f"{line[error.start :][:8]!r}. Convert the file"
                     ) from error
-                if text.strip():
+                if number == 1:
+                    text = text.removeprefix("\ufeff")  # a byte order mark
+                if keeps_blank or text.strip():
                     yield f"{name}:{number}", text
     except (OSError, tf.errors.OpError) as error:
         raise ValueError(
@@ -211,16 +219,21 @@ def _lines(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _examples(
-    form: signatures.Form, arguments: Sequence[str], path: str
+    form: signatures.Form,
+    arguments: Sequence[str],
+    path: str,
+    keeps_blank: bool = False,
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields origin and fields of each example.
+    """Yields origin and fields of each example, those of blank lines if wanted.
 
     Raises:
       ValueError: an example has too few fields, or too many.
     """
     entries: Iterable[tuple[str, list[str]]]
     if not arguments:
-        entries = ((origin, line.split("\t")) for origin, line in _lines(path))
+        entries = (
+            (origin, line.split("\t")) for origin, line in _lines(path, keeps_blank)
+        )
     else:
         entries = (("arguments", fields) for fields in _grouped(form, arguments))
     for origin, fields in entries:

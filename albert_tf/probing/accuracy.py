@@ -129,11 +129,24 @@ def _mean(parts: Sequence[Accuracy]) -> Accuracy:
     """Returns the mean over paradigms.
 
     Its interval is that of as many pairs as would give the mean its variance if all
-    paradigms had the same accuracy: all pairs, where paradigms are equally large. Where
-    accuracies differ it is too wide rather than too narrow.
+    paradigms had the same accuracy: all pairs, where paradigms are equally large. If
+    small paradigms with accuracies near one half make the variance larger, it is of
+    fewer pairs. Where accuracies differ it is too wide rather than too narrow.
     """
     share = math.fsum(one.accuracy for one in parts) / len(parts)
     number = len(parts) ** 2 / math.fsum(1 / one.num_pairs for one in parts)
+    # Shares of 0 and 1 have a variance too (Agresti and Coull, 1998).
+    squared = _QUANTILE**2
+    sizes = [one.num_pairs + squared for one in parts]
+    shares = [
+        (one.accuracy * one.num_pairs + squared / 2) / size
+        for one, size in zip(parts, sizes, strict=True)
+    ]
+    summed = math.fsum(
+        p * (1 - p) / size for p, size in zip(shares, sizes, strict=True)
+    )
+    middle = math.fsum(shares) / len(parts)
+    number = min(number, middle * (1 - middle) * len(parts) ** 2 / summed)
     return Accuracy(
         share,
         *interval(share, number),

@@ -9,13 +9,16 @@ Shapes: R rows of S tokens, M scored tokens, of N sentences.
 `settings` has the sources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.probing import settings
 from albert_tf.tokenization import tokenizer as tokenizer_lib
+
+# Rows are made for so many bytes of them at a time; equal ones are found among these.
+_PORTION_BYTES = 64 << 20
 
 
 class MaskedRows(NamedTuple):
@@ -36,12 +39,17 @@ class MaskedRows(NamedTuple):
     sentences: np.ndarray
 
 
+def num_tokens(sentences: Sequence[Sequence[int]]) -> int:
+    """Counts the tokens of all rows of sentences, of equal ones too."""
+    return sum(len(ids) * (len(ids) + 2) for ids in sentences)
+
+
 def make(
     sentences: Sequence[Sequence[int]],
     tokenizer: tokenizer_lib.Tokenizer,
     metric: str,
-) -> list[MaskedRows]:
-    """Makes the rows of all sentences, by ascending length.
+) -> Iterator[MaskedRows]:
+    """Yields the rows of all sentences by ascending length, a portion at a time.
 
     Args:
       sentences: N lists of token ids, without [CLS] and [SEP], none empty.
@@ -49,14 +57,15 @@ def make(
       metric: one of `settings.METRICS`.
     """
     lengths = np.array([len(ids) for ids in sentences])
-    found = []
-    for length in np.unique(lengths):
-        indices = np.flatnonzero(lengths == length)
-        ids = np.array(
-            [sentences[index] for index in indices.tolist()], np.int32
-        )  # [n, L]
-        found.append(_of_length(ids, indices, tokenizer, metric))
-    return found
+    for length in np.unique(lengths).tolist():
+        of_length = np.flatnonzero(lengths == length)
+        size = max(1, _PORTION_BYTES // (4 * length * (length + 2)))
+        for first in range(0, len(of_length), size):
+            indices = of_length[first : first + size]
+            ids = np.array(
+                [sentences[index] for index in indices.tolist()], np.int32
+            )  # [n, L]
+            yield _of_length(ids, indices, tokenizer, metric)
 
 
 def _of_length(

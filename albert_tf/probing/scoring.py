@@ -68,7 +68,7 @@ def score(
       shows_progress: whether to print a progress bar.
 
     Raises:
-      ValueError: a sentence has no token.
+      ValueError: a sentence has no token, or the model's scores are not numbers.
     """
     different = list(dict.fromkeys(sentences))
     places = {sentence: place for place, sentence in enumerate(different)}
@@ -79,27 +79,34 @@ def score(
                 f"a sentence must have a token; received {sentence!r}, which has none"
             )
     fitting = [place for place, ids in enumerate(rows) if _fits(scorer, ids)]
-    found = masked_rows.make(
-        [rows[place] for place in fitting], scorer.tokenizer, metric
-    )
-    num_tokens = sum(one.input_ids.size for one in found)
+    scored = [rows[place] for place in fitting]
+    num_rows, num_tokens = 0, 0
     sums = np.zeros(len(fitting))
     with progress_bar.make(
-        total=num_tokens, unit="token", unit_scale=True, disable=not shows_progress
+        total=masked_rows.num_tokens(scored),
+        unit="token",
+        unit_scale=True,
+        disable=not shows_progress,
     ) as bar:
-        for one in found:
-            length = one.input_ids.shape[1]
+        for one in masked_rows.make(scored, scorer.tokenizer, metric):
+            number, length = one.input_ids.shape
             size = max(1, batch_tokens // length)
-            for first in range(0, len(one.input_ids), size):
-                last = min(first + size, len(one.input_ids))
+            for first in range(0, number, size):
+                last = min(first + size, number)
                 _add_scores(sums, scorer, one, first, last)
                 bar.update((last - first) * length)
+            bar.total -= (len(one.target_ids) - number) * length  # rows that are equal
+            num_rows += number
+            num_tokens += number * length
+    if np.isnan(sums).any():
+        raise ValueError(
+            "the model's scores are not numbers (NaN): its weights are damaged, or its "
+            "numbers overflow"
+        )
     values = np.full(len(different), np.nan)
     values[fitting] = sums
     return Scores(
-        values[[places[sentence] for sentence in sentences]],
-        sum(len(one.input_ids) for one in found),
-        num_tokens,
+        values[[places[sentence] for sentence in sentences]], num_rows, num_tokens
     )
 
 

@@ -100,7 +100,7 @@ def _first(pairs: list[Pair], number: int) -> list[Pair]:
 def _lines(path: str) -> Iterator[tuple[str, str]]:
     """Yields place and text of each line that is not empty."""
     try:
-        text = files.read_bytes(path).decode("utf-8")
+        text = files.read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8: {error}. Convert it") from error
     for number, line in enumerate(text.split("\n"), 1):

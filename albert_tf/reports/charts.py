@@ -202,6 +202,12 @@ def draw(picture: Picture, last_step: int, theme: Theme) -> bytes:
     return content.getvalue()
 
 
+def _legend(name: str) -> str:
+    """Returns a name as a legend shows it: "_" would hide it, "$" begin a formula."""
+    escaped = name.replace("$", r"\$")
+    return f" {escaped}" if name.startswith("_") else escaped
+
+
 def _num_columns(names: Iterable[str]) -> int:
     """Returns the number of columns of a legend that fit into the width."""
     lengths = [len(name) for name in names]
@@ -225,7 +231,7 @@ def _draw_lines(axes: axes_lib.Axes, panel: Panel, theme: Theme) -> None:
             lw=1.6,
             marker=marker,
             ms=4,
-            label=line.label,
+            label=_legend(line.label),
         )
         for low, high in line.bands:
             axes.fill_between(line.steps, low, high, color=color, alpha=0.15, lw=0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from albert_tf.checkpoints import run_dir
 from albert_tf.core import config as config_lib
-from albert_tf.core import config_io, provenance, validation
+from albert_tf.core import config_io, plurals, provenance, validation
 from albert_tf.data import schema
 from albert_tf.finetuning import results_reader
 from albert_tf.probing import results_reader as probe_reader
@@ -115,6 +115,7 @@ def _read_rows(model_dir: str) -> list[dict[str, Any]]:
 
 def _read_pretraining(model_dir: str, name: str) -> Run:
     config_path = f"{model_dir.rstrip('/')}/{schema.CONFIG_FILE}"
+    config = config_io.read(config_path)
     rows = _read_rows(model_dir)
     scores = {}
     losses = _having(rows, schema.HELDOUT, "mlm_loss")
@@ -131,15 +132,26 @@ def _read_pretraining(model_dir: str, name: str) -> Run:
     if probes:
         best = max(probes, key=lambda row: row["accuracy"])
         text = f"{best['accuracy']:.1%} at step {best['step']:,}"
-        scores["highest probe of the run"] = Score(best["accuracy"], text)
+        scores[_probe_label(config.train)] = Score(best["accuracy"], text)
     for folder in probe_reader.find(model_dir):
         found = probe_reader.read(folder)
         title = probe_report.section(found)["title"]
+        label = f"{title}, {found['num_pairs']:,} pairs"
+        if found["metric"] != settings.PLL:
+            label += f", {found['metric'].replace('_', ' ')}"
+        if label in scores:
+            label += f" ({provenance.name_of(folder)})"
         value = found["overall"]["accuracy"]
-        scores[f"{title}, {found['num_pairs']:,} pairs"] = Score(value, f"{value:.1%}")
-    config = config_io.read(config_path)
+        scores[label] = Score(value, f"{value:.1%}")
     identity = html.describe_run(model_dir)
     return Run(name, identity, config, rows, scores, _heldout_records(model_dir))
+
+
+def _probe_label(train: config_lib.TrainConfig) -> str:
+    """Returns a label that only probes with the same pairs share."""
+    suite = provenance.name_of(train.probe_suite)
+    pairs = plurals.count(train.probe_pairs, "pair")
+    return f"highest probe of the run ({suite}, {pairs} of a paradigm)"
 
 
 def _read_finetuning(model_dir: str, name: str) -> Run:
@@ -300,7 +312,7 @@ def _panels(
     over_steps, over_time = [], []
     for color, (run, rows) in enumerate(found):
         line = charts.Line(
-            _legend(run.name),
+            run.name,
             [row["step"] for row in rows],
             [row[metric] for row in rows],
             color,
@@ -317,9 +329,3 @@ def _panels(
     panel = charts.Panel(y_label, tuple(over_steps), y_format=y_format, x_label="steps")
     timed_panel = panel._replace(lines=tuple(over_time), x_label=unit)
     return panel, timed_panel
-
-
-def _legend(name: str) -> str:
-    """Returns a name as a legend shows it: "_" would hide it, "$" begin a formula."""
-    escaped = name.replace("$", r"\$")
-    return f" {escaped}" if name.startswith("_") else escaped

@@ -178,8 +178,10 @@ def _values(
 ) -> dict[str, Any]:
     """Returns the values of the template."""
     heldout = [row for row in rows if row["split"] == schema.HELDOUT]
-    before = next((row for row in heldout if row["step"] == 0), {})
-    after = next((row for row in reversed(heldout) if row["step"] > 0), {})
+    # That of a branch is a step of the run from which it starts.
+    begun = min((row.get("begun_at", 0) for row in rows), default=0)
+    before = next((row for row in heldout if row["step"] == begun), {})
+    after = next((row for row in reversed(heldout) if row["step"] > begun), {})
     counts = {key: value for key, value in summary.items() if key not in _PLACED}
     return {
         "summary": summary,

@@ -79,14 +79,15 @@ def _row(table: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cell(found: Mapping[str, Any], is_share: bool) -> str:
-    """Formats the mean over the seeds, and half of their range."""
+    """Formats the mean over the seeds, and their range."""
     factor = 100 if is_share else 1
-    half = factor * (found["max"] - found["min"]) / 2
     digits = 1 if is_share else 3
     if not is_share and isinstance(found["min"], int):
         digits = 0  # steps
-    text = f"{factor * found['mean']:,.{digits}f}"
-    return text if found["num_seeds"] == 1 else f"{text} ± {half:,.{digits}f}"
+    mean, low, high = (
+        f"{factor * found[key]:,.{digits}f}" for key in ("mean", "min", "max")
+    )
+    return mean if found["num_seeds"] == 1 else f"{mean} ({low} to {high})"
 
 
 def _charts(table: Mapping[str, Any]) -> list[dict[str, Any]]:

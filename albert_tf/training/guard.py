@@ -141,8 +141,10 @@ def _training_losses(rows: Rows, held_out: Losses) -> Losses:
     losses: list[list[float]] = [[] for _ in steps]
     for row in rows:
         place = bisect.bisect_left(steps, row["step"])
-        if row["split"] == schema.TRAIN and "mlm_loss" in row and place < len(steps):
-            losses[place].append(row["mlm_loss"])
+        loss = row.get("mlm_loss", math.nan)
+        is_counted = row["split"] == schema.TRAIN and not math.isnan(loss)
+        if is_counted and place < len(steps):
+            losses[place].append(loss)
     return [
         (step, statistics.fmean(of_step))
         for step, of_step in zip(steps, losses, strict=True)
@@ -167,7 +169,7 @@ def _judge(losses: Losses, learnt: float, first: float) -> list[str]:
         recent = [loss for _, loss in losses[: place + 1][-CLIMB_EVALUATIONS:]]
         is_slow = len(recent) == CLIMB_EVALUATIONS and min(recent) >= best + CLIMB
         kind = ""
-        if loss >= best + JUMP or (is_slow and best <= learnt):
+        if math.isnan(loss) or loss >= best + JUMP or (is_slow and best <= learnt):
             kind = "climbing"
         elif best > learnt and step >= first:
             kind = "stuck"
@@ -201,7 +203,7 @@ def _climbing(
     begun: int,
 ) -> str:
     step, loss = losses[-1]
-    best_step, best = min(losses, key=lambda one: one[1])
+    best_step, best = min(losses, key=lambda one: (math.isnan(one[1]), one[1]))
     found = causes.of_climbing_loss(rows, stage, manifest, step, begun)
     return (
         f"step {step}: no progress: the {name} MLM loss climbs, to {loss:.3f} from "

@@ -495,7 +495,9 @@ class Trainer:
 
     def _is_probe_due(self) -> bool:
         """Decides by the rows, so that one which was recorded is not repeated."""
-        if self._probe is None or not self._is_due(self.config.train.probe_every_steps):
+        is_end = self._is_ended or self.step == self.first_step
+        every = self.config.train.probe_every_steps
+        if self._probe is None or not (is_end or self._is_due(every)):
             return False
         return not self._log.find(settings.PROBE, self.step)
 
@@ -603,9 +605,9 @@ class Trainer:
         """Says if the run does not learn, and decides whether that ends it."""
         evaluation = self._evaluation
         alarm = evaluation and evaluation.find_alarm(self._log.rows)
-        if alarm and alarm.step == self.step:
-            self._log.say(alarm.line)
         self._is_ended = bool(alarm) and self.config.train.on_no_progress == "end"
+        if alarm and (alarm.step == self.step or self._is_ended):
+            self._log.say(alarm.line)
 
     def _take_probe(self) -> bool:
         """Probes the model; returns whether that was not interrupted."""

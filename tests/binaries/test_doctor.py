@@ -53,6 +53,16 @@ def test_machine_without_fault(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+def test_storage_alone_needs_a_directory_and_a_file_is_none(tmp_path):
+    done = _run("--checks=storage")
+    assert done.returncode == 1
+    assert "--checks=storage needs --model_dir or --data_dir" in done.stderr
+    (tmp_path / "file").write_text("")
+    done = _run("--checks=storage", f"--model_dir={tmp_path}/file")
+    assert done.returncode == 1
+    assert f"{tmp_path}/file is a file and not a directory" in done.stdout
+
+
 def test_failed_checks_are_named_in_the_last_line(tmp_path):
     done = _run("--checks=disk,storage", f"--data_dir={tmp_path}/absent")
     assert done.returncode == 1

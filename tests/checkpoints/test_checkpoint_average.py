@@ -75,6 +75,27 @@ def test_the_mean_of_two_checkpoints_is_their_mean(run, tmp_path, weights, facto
     assert said == {"model_dir": str(run), "steps": [5, 9], "weights": weights}
 
 
+@pytest.mark.parametrize("weights", ["averaged", "trained"])
+def test_weights_that_are_not_trained_are_in_both_means(tmp_path, weights):
+    model = _model()
+    model.encoder.pooler.trainable = False
+    parts = {"model": model, "average": averaging.MovingAverage(model, 0.9).tree}
+    saver = checkpointer.Checkpointer(str(tmp_path / "run"), 2, parts, is_chief=True)
+    for step in (3, 5):
+        _fill(model.variables, step)
+        saver.save(step, wait=True)
+    folder = str(tmp_path / "average")
+    checkpoint_average.average(str(tmp_path / "run"), [3, 5], folder, weights)
+    found = _model(seed=7)
+    checkpointer.restore_parts(f"{folder}/model.ckpt-5", model=found)
+    expected = _model()
+    _fill(expected.variables, 4.0)
+    for one, other in zip(
+        found.encoder.pooler.variables, expected.encoder.pooler.variables, strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_warm_start_conversion_and_parts_of_a_model_read_an_average(run, tmp_path):
     folder = str(tmp_path / "average")
     checkpoint_average.average(str(run), [3, 5, 9], folder)

@@ -97,6 +97,11 @@ def test_a_file_for_embeddings_is_told_about_embeddings_alone(tmp_path, capsys):
     assert error == (
         "--output must end in .parquet or .npz for embeddings; received t.csv"
     )
+    given = *given[:2], f"--output={tmp_path}/absent/t.npz", "text"
+    error = binaries.error_of(capsys, binary, *given)
+    assert error == (
+        f"--output must be in a directory that exists; there is no {tmp_path}/absent"
+    )
 
 
 def test_without_an_answer_the_probability_is_that_there_is_none():

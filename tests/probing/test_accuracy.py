@@ -1,5 +1,6 @@
 """Accuracies by paradigm and phenomenon, with intervals."""
 
+import numpy as np
 import pytest
 
 from albert_tf.probing import accuracy, suites
@@ -49,3 +50,16 @@ def test_the_interval_of_a_mean_of_equal_paradigms_is_that_of_all_pairs():
     # A paradigm of one pair makes the mean uncertain, whatever the others have.
     one = accuracy.compute(pairs_of("a1", *["a2"] * 400), [1] * 401, [0] * 401)
     assert one.overall.low == pytest.approx(accuracy.interval(1.0, 3.99)[0], abs=1e-3)
+
+
+def test_the_interval_of_a_mean_holds_the_true_one_though_its_paradigms_differ():
+    rng = np.random.default_rng(4)
+    sizes = {"a0": 10, **{f"a{number}": 1000 for number in range(1, 10)}}
+    pairs = pairs_of(*(name for name, size in sizes.items() for _ in range(size)))
+    num_held = 0
+    for _ in range(100):
+        # One half of the first, all of the others: 0.95.
+        good = [*rng.integers(0, 2, 10).tolist(), *[1] * 9000]
+        found = accuracy.compute(pairs, good, [0.5] * len(pairs)).overall
+        num_held += found.low <= 0.95 <= found.high
+    assert num_held >= 89  # as few in 0.5% of such trials, if it is held in 95 of 100

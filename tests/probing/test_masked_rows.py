@@ -63,6 +63,15 @@ def test_equal_rows_are_made_once_and_lengths_apart():
     assert np.all(np.diff(long.target_rows) >= 0)
 
 
+def test_rows_of_one_length_are_made_a_portion_at_a_time(monkeypatch):
+    monkeypatch.setattr(masked_rows, "_PORTION_BYTES", 2 * 4 * 2 * 4)  # two sentences
+    sentences = [[10, 11], [12], [10, 14], [10, 15]]
+    assert masked_rows.num_tokens(sentences) == 3 + 3 * 8
+    found = list(masked_rows.make(sentences, TOKENIZER, "pll"))
+    assert [one.input_ids.shape for one in found] == [(1, 3), (3, 4), (2, 4)]
+    assert [sorted({*one.sentences.tolist()}) for one in found] == [[1], [0, 2], [3]]
+
+
 @pytest.mark.parametrize("metric", ["pll", "within_word"])
 def test_every_token_of_every_sentence_is_scored(metric):
     rng = np.random.default_rng(3)

@@ -64,6 +64,13 @@ def test_a_score_is_the_sum_over_the_tokens(tokenizer, batch_tokens):
         assert all(shape[0] * shape[1] <= 20 for shape in model.shapes)
 
 
+def test_scores_that_are_not_numbers_are_not_taken_for_long_sentences(tokenizer):
+    model = FakeModel()
+    model.of = lambda ids, position, target: np.nan if target % 2 else -1.0
+    with pytest.raises(ValueError, match="scores are not numbers"):
+        scoring.score(scoring.Scorer(model, tokenizer, 24), SENTENCES)
+
+
 def test_sentences_longer_than_the_model_have_no_score(tokenizer):
     length = len(tokenizer.encode(SENTENCES[0])) + 2
     scorer = scoring.Scorer(FakeModel(), tokenizer, length - 1)

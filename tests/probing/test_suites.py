@@ -83,7 +83,8 @@ def test_own_pairs_may_have_a_group(tmp_path):
         {"sentence_good": "I am.", "sentence_bad": "I is."},
         {"sentence_good": "He is.", "sentence_bad": "He am.", "group": "third"},
     ]
-    path.write_text("\n\n".join(map(json.dumps, pairs)))
+    # With the byte order mark that some editors write.
+    path.write_text("\n\n".join(map(json.dumps, pairs)), encoding="utf-8-sig")
     assert suites.find(str(path)) == "file"
     assert suites.read(str(path)) == [
         ("mine", "mine", "I am.", "I is."),

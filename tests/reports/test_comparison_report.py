@@ -5,6 +5,7 @@ import re
 
 import pytest
 from absl import flags
+from matplotlib import figure as figure_lib
 
 from albert_tf import report
 from albert_tf.core import config as config_lib
@@ -157,12 +158,75 @@ def test_equal_names_are_told_apart_by_their_directories():
     assert comparison_report.names_of(["x/a", "y/b"]) == ["a", "b"]
 
 
-def test_names_are_no_formulas_and_not_hidden_in_a_legend(tmp_path, monkeypatch):
-    pictures = _drawn(monkeypatch)
-    paths = [str(_pretraining(tmp_path / name, 0.5, [8.0])) for name in ("_a", "b$c$")]
-    comparison_report.write(str(tmp_path / "out"), paths, False)
-    labels = [line.label for line in pictures[0].panels[0].lines]
-    assert labels == [" _a", r"b\$c\$"]
+def _add_probe(run, name, metric, accuracy, suite="mine"):
+    one = {"accuracy": accuracy, "low": 0.1, "high": 0.9}
+    one |= {"num_pairs": 100, "num_ties": 0}
+    values = {
+        "suite": suite,
+        "metric": metric,
+        "model": "run",
+        "checkpoint": "model.ckpt-20",
+        "compute_dtype": "float32",
+        "seconds": 1.0,
+        "num_pairs": 100,
+        "num_too_long": 0,
+        "num_rows": 300,
+        "overall": one,
+        "mean_over_phenomena": accuracy,
+        "phenomena": {"order": one},
+        "paradigms": {"order": {"phenomenon": "order", **one, "example": ["a", "b"]}},
+        "published": {},
+    }
+    (run / name).mkdir()
+    (run / name / "results.json").write_text(json.dumps(values))
+
+
+def test_probes_of_other_scores_or_pairs_are_rows_of_their_own(tmp_path, monkeypatch):
+    _drawn(monkeypatch)
+    runs = [_pretraining(tmp_path / name, 0.5, [8.0]) for name in "ab"]
+    _add_probe(runs[0], "probe-mine", "pll", 0.6)
+    _add_probe(runs[0], "probe-words", "within_word", 0.9)
+    _add_probe(runs[0], "probe-once-more", "pll", 0.65)
+    _add_probe(runs[1], "probe-mine", "pll", 0.7)
+    for run, pairs in zip(runs, (20, 50), strict=True):
+        config = json.loads((run / "config.json").read_text())
+        probed = {"probe_every_steps": 10, "probe_suite": "x/mine"}
+        config["train"] |= {**probed, "probe_pairs": pairs}
+        (run / "config.json").write_text(json.dumps(config))
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write('{"split": "probe", "step": 10, "accuracy": 0.5}\n')
+    comparison_report.write(str(tmp_path / "out"), list(map(str, runs)), False)
+    page = (tmp_path / "out" / "index.html").read_text()
+    # Beside both accuracies of masked tokens, which are equal.
+    marked = re.findall(r"<strong>(\d+\.\d%)</strong>", page)
+    assert marked == ["0.0%", "0.0%", "70.0%"]
+    text = _text(tmp_path / "out" / "index.html")
+    assert "mine, 100 pairs 60.0% 70.0%" in text
+    assert "mine, 100 pairs, within word 90.0% –" in text
+    assert "mine, 100 pairs (probe-once-more) 65.0% –" in text
+    for pairs, cells in ((20, "50.0% at step 10 –"), (50, "– 50.0% at step 10")):
+        assert (
+            f"highest probe of the run (mine, {pairs} pairs of a paradigm) {cells}"
+            in text
+        )
+
+
+def test_names_are_no_formulas_and_not_hidden_in_a_legend():
+    names = ("_a", "b$c$", r"$\no formula$")
+    lines = tuple(charts.Line(name, [0.0, 1.0], [1.0, 2.0]) for name in names)
+    figures = []
+    original = figure_lib.Figure.legend
+
+    def legend(figure, handles, labels, **settings):
+        figures.append([*labels])
+        return original(figure, handles, labels, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figure_lib.Figure, "legend", legend)
+        charts.draw(
+            charts.Picture("a", "a", (charts.Panel("y", lines),)), 1, charts.THEMES[0]
+        )
+    assert figures == [[" _a", r"b\$c\$", r"\$\no formula\$"]]
 
 
 def test_a_time_axis_ends_where_its_lines_do():

@@ -291,6 +291,21 @@ def test_evaluation_before_training_is_not_taken_for_one_after(tmp_path):
     assert "from context" not in text
 
 
+def test_a_branch_begins_with_the_step_where_it_starts(tmp_path):
+    # Two evaluations of a branch from step 1,500.
+    first, last = (
+        {**row, "step": row["step"] + 1500, "begun_at": 1500}
+        for row in ROWS
+        if row["split"] == "heldout"
+    )
+    summary = {"heldout_unigram_entropy": 5.94}
+    text = _write(tmp_path / "begun", summary, [first]).text
+    assert "It has not been evaluated on held-out documents since." in text
+    assert "MLM loss (nats a masked token) 8.2500 –" in text
+    text = _write(tmp_path / "both", summary, [first, last]).text
+    assert "its MLM loss went from 8.25 to 5.21 nats" in text
+
+
 @pytest.mark.parametrize(
     "rows, num_pictures",
     [
@@ -407,8 +422,8 @@ def test_probes_of_a_run_and_of_a_flag_are_bars_beside_those_of_others(tmp_path)
     _main(tmp_path / "run", f"--probe={tmp_path / 'blimp'}")
     path = tmp_path / "run" / "report" / "index.html"
     text = _read(path.parent).text
-    assert "Grammar: Zorro 56.2% of 8 minimal pairs" in text
-    assert "Grammar: BLiMP 68.8% of 8 minimal pairs" in text
+    assert "Grammar: Zorro 56.2% on 8 minimal pairs" in text
+    assert "Grammar: BLiMP 68.8% on 8 minimal pairs" in text
     assert "Probed: run/model.ckpt-70." in text
     widths = re.findall(r'<div style="width: ([\d.]+)%">', path.read_text())
     # Overall and of the phenomenon: this model, 5-gram; then filled masks.

@@ -55,7 +55,7 @@ def test_the_page_has_bars_beside_those_of_others(tmp_path):
     expected = f'<i style="left: {low:.2%}; width: {high - low:.2%}"></i>'
     assert expected in page
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
-    assert "75.0% of 4 minimal pairs" in text
+    assert "75.0% on 4 minimal pairs" in text
     assert "over 2 paradigms" in text and "2 phenomena is 75.0%" in text
     assert "filler gap 2 pairs" in text
     assert "different rows of tokens 1,234" in text and "1 min 01 s" in text

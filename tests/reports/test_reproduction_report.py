@@ -55,7 +55,7 @@ def test_the_page_has_figures_and_verdicts(tmp_path):
     assert "0 differences as in the paper, 0 undecided, 1 opposite" in text
     assert "parameters paper: average of tasks MLM accuracy" in text
     assert page.count("paper: average of tasks") == 2  # the column and the chart
-    assert "&lt;many&gt; 1,234 80.0 25.0 ± 5.0" in text
+    assert "&lt;many&gt; 1,234 80.0 25.0 (20.0 to 30.0)" in text
     assert "few 1,234 78.5 27.5" in text
     assert "few minus &lt;many&gt; MLM accuracy -1.5 +2.50 opposite" in text
     assert '<span class="wrong">opposite</span>' in page

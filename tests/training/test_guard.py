@@ -1,6 +1,7 @@
 """Verdicts on runs by their held-out losses, and the causes that are named."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -80,6 +81,8 @@ def test_a_loss_is_judged_after_tokens_and_steps(overrides, step):
         ((8.3, 8.9, 9.5), 400),  # but not this
         ((8.3, 5.5, 5.0, 4.9, 5.39), None),
         ((8.3, 5.5, 5.0, 4.9, 5.45), 1600),  # a jump
+        ((8.3, 5.5, 5.0, math.nan), 1200),
+        ((8.3, 5.5, math.nan, 5.0), None),
         ((8.3, 5.5, 5.0, 5.11, 5.11, 5.09, 5.11), None),
         ((8.3, 5.5, 5.0, 5.05, 5.11, 5.11, 5.2), 2400),  # three in a row
         ((8.3, 5.5, 5.0, 5.11, 5.11, 5.11, 5.02), None),  # it fell again

@@ -129,6 +129,18 @@ def test_a_run_without_progress_ends_where_so_set_and_is_saved(tmp_path, capsys)
     assert warned.restored == 10
 
 
+def test_a_run_that_is_ended_by_an_earlier_alarm_says_which(tmp_path, capsys):
+    with pytest.raises(preemption.Stopped):
+        counting_run.Run(
+            tmp_path, LOSSES, find_alarm=_alarm_at_10, stop_at=15
+        ).execute()
+    capsys.readouterr()
+    ending = {"find_alarm": _alarm_at_10, "on_no_progress": "end"}
+    with pytest.raises(guard.NoProgressError):
+        counting_run.Run(tmp_path, LOSSES, **ending).execute()
+    assert "no progress" in capsys.readouterr().err
+
+
 def test_a_warning_of_no_progress_is_said_once_and_changes_nothing(tmp_path, capsys):
     run = counting_run.Run(tmp_path, LOSSES, find_alarm=_alarm_at_10)
     assert run.execute() == LOSSES[20]
