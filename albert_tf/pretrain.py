@@ -18,7 +18,7 @@ from absl import flags
 
 from albert_tf.checkpoints import checkpoint_files
 from albert_tf.checkpoints import flags as checkpoint_flags
-from albert_tf.core import cli, config_io
+from albert_tf.core import cli, config_io, stages
 from albert_tf.data import schema, sources
 from albert_tf.optim import batch_scaling
 from albert_tf.probing import suites
@@ -74,6 +74,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         cli.refuse_arguments(argv)
         config = config_io.load(flag_values.config, flag_values.set)
         config.check_pretraining()
+        stages.check_given(config, (text.partition("=")[0] for text in flag_values.set))
         follows_steps = config.warmup_follows_steps
         if flag_values.scale_to_batch_size is not None:
             config, line = batch_scaling.scale(config, flag_values.scale_to_batch_size)

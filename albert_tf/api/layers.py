@@ -89,12 +89,7 @@ class EncoderLayer(tf_keras.layers.Layer):
             than the model has positions.
         """
         features_lib.require(inputs, INPUTS)
-        length, most = inputs[INPUTS[0]].shape[-1], self._model_config.max_positions
-        if length is not None and length > most:
-            raise ValueError(
-                f"rows must have at most {most} tokens, the positions of the model; "
-                f"received {length}. Truncate them"
-            )
+        features_lib.require_length(inputs, self._model_config.max_positions)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs, training: bool | None = None) -> dict[str, tf.Tensor]:

@@ -10,6 +10,7 @@ setting named first in the sentence before.
 """
 
 import dataclasses
+import re
 from typing import ClassVar
 
 from albert_tf.core import console, row_shapes, task_config, validation
@@ -167,7 +168,7 @@ PAIR_LOSSES = ("sop", "nsp", "none")
 MASKINGS = ("static", "dynamic")
 NGRAM_DISTRIBUTIONS = ("shorter", "uniform", "longer")
 COMPRESSIONS = ("none", "gzip")
-_LONGEST_ROW = 65535
+LONGEST_ROW = 65535
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,9 +224,9 @@ class DataConfig(validation.Section, name="data"):
             (self.mask_token_rate, self.random_token_rate),
         )
         validation.require(
-            self.max_seq_length * self.pack_sequences <= _LONGEST_ROW,
+            self.max_seq_length * self.pack_sequences <= LONGEST_ROW,
             "data.max_seq_length times data.pack_sequences must be at most "
-            f"{_LONGEST_ROW}",
+            f"{LONGEST_ROW}",
             (self.max_seq_length, self.pack_sequences),
         )
 
@@ -276,8 +277,9 @@ class OptimizerConfig(validation.Section, name="optimizer"):
     `bias_correction` is that of the LAMB paper and of Adam; the original has none.
     Gradients are clipped to the global norm `clip_norm`. `weight_decay_rate` is that of
     the decoupled decay of the weights.
-    Variables whose name matches a pattern of `exclude_patterns` get neither weight
-    decay nor, under LAMB, a trust ratio.
+    Variables whose name matches one of `exclude_patterns`, regular expressions, get
+    neither weight decay nor, under LAMB, a trust ratio nor, under Muon, an
+    orthogonalized step.
     """
 
     name: str = validation.one_of(OPTIMIZERS, default="lamb")
@@ -306,6 +308,18 @@ class OptimizerConfig(validation.Section, name="optimizer"):
             f"{' or '.join(WSD_DECAYS)}, and 0 if it is not",
             (self.decay, self.decay_steps),
         )
+        for pattern in self.exclude_patterns:
+            _check_pattern(pattern)
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(
+            "each of optimizer.exclude_patterns must be a regular expression; received "
+            f"{pattern!r}: {error}"
+        ) from error
 
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -414,7 +428,7 @@ class TrainConfig(validation.Section, name="train"):
     are never in memory; the backward pass computes each part's again.
     """
 
-    seed: int = validation.at_least(0, default=1)
+    seed: int = validation.in_range(0, 2**31, "[)", default=1)
     batch_size: int = validation.at_least(1, default=4096)
     accumulation_steps: int = validation.at_least(1, default=1)
     num_steps: int = validation.at_least(1, default=125000)
@@ -549,12 +563,18 @@ class Config:
         )
 
     def check_pretraining(self) -> None:
-        """Raises a ValueError if this is a recipe for fine-tuning."""
+        """Raises a ValueError if this recipe cannot be pre-trained."""
         validation.require(
             not self.task.name,
             "task.name must be empty in a recipe for pre-training; "
             f"`{console.command_line('albert_tf.finetune')}` trains tasks",
             self.task.name,
+        )
+        validation.require(
+            self.model.type_vocab_size >= 2 or self.data.pair_loss == "none",
+            "model.type_vocab_size must be at least 2, one for each segment of a pair, "
+            "unless data.pair_loss is none",
+            self.model.type_vocab_size,
         )
 
     def _check_no_stages(self) -> None:
@@ -570,6 +590,14 @@ class Config:
             length <= self.model.max_positions,
             f"{name}.max_seq_length must not be larger than model.max_positions",
             (length, self.model.max_positions),
+        )
+        num_packed = stage.pack_sequences
+        num_packed = self.data.pack_sequences if num_packed is None else num_packed
+        validation.require(
+            length * num_packed <= LONGEST_ROW,
+            f"{name}.max_seq_length times its pack_sequences must be at most "
+            f"{LONGEST_ROW}",
+            (length, num_packed),
         )
         batch_size = stage.batch_size or self.train.batch_size
         num_parts = stage.accumulation_steps or self.train.accumulation_steps

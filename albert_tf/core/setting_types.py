@@ -9,6 +9,7 @@ import ast
 import collections.abc
 import dataclasses
 import difflib
+import json
 import math
 import types
 import typing
@@ -55,13 +56,23 @@ def parse(key: str, text: str, type_: Any) -> Any:
         if type_ == tuple[str, ...]:
             return tuple(parts)
     try:
-        value = ast.literal_eval(text)
+        value = _literal(text)
     # The last two mean that it is nested too deep for the parser.
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise _wrong(key, _type_name(type_), text) from error
     if type_ is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e5 reads well for a number of steps
     return value
+
+
+def _literal(text: str) -> Any:
+    """Returns the value of a Python literal, or of JSON as config.json has it."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        if not text.startswith(("[", "{")):
+            raise
+        return json.loads(text)  # with null, true and false
 
 
 def check(key: str, value: Any, type_: Any) -> Any:

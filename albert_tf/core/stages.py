@@ -7,7 +7,7 @@ A recipe without `train.stages` is one stage.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
@@ -91,6 +91,27 @@ def split(config: config_lib.Config) -> tuple[Stage, ...]:
             )
         )
     return tuple(stages)
+
+
+def check_given(config: config_lib.Config, keys: Iterable[str]) -> None:
+    """Checks that settings of a run are not replaced by those of its stages.
+
+    Args:
+      config: the recipe with the settings.
+      keys: of the settings that were given, such as "train.batch_size".
+
+    Raises:
+      ValueError: every stage has its own value of one.
+    """
+    for key in keys:
+        section, _, name = key.partition(".")
+        is_of_stages = section == "train" and name in (*OF_TRAIN, "records")
+        if is_of_stages and config.train.stages:
+            if all(getattr(stage, name) for stage in config.train.stages):
+                raise ValueError(
+                    f"{key} has no effect, because each stage has its own. Set "
+                    f"train.stages.N.{name} for stage N, or train.stages=[] for none"
+                )
 
 
 def leading_to(stages: Sequence[Stage], step: int) -> Stage:

@@ -14,6 +14,21 @@ def is_packed(features: Any) -> bool:
     return isinstance(features, Mapping) and OF_PACKED[0] in features
 
 
+def require_length(features: Mapping[str, Any], most: int) -> None:
+    """Raises ValueError if rows of one sequence are longer than a model's positions.
+
+    Args:
+      features: with `input_ids` [..., S].
+      most: the number of positions.
+    """
+    length = features["input_ids"].shape[-1]
+    if not is_packed(features) and length is not None and length > most:
+        raise ValueError(
+            f"rows must have at most {most} tokens, the positions of the model; "
+            f"received {length}. Truncate them"
+        )
+
+
 def require(features: Any, names: Iterable[str]) -> None:
     """Raises ValueError if a model is not called with a dict of all features it needs.
 

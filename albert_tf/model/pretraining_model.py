@@ -74,6 +74,7 @@ class PretrainingModel(tf_keras.Model):
         """
         # Keras would add all arguments of `call` to an error.
         features_lib.require(features, _OF_CALL)
+        features_lib.require_length(features, self.encoder.config.max_positions)
         return super().__call__(features, *args, **kwargs)
 
     def call(self, features, dropout_seed=None) -> PretrainingOutputs:
@@ -114,6 +115,7 @@ class PretrainingModel(tf_keras.Model):
         """
         is_packed, packing = features_lib.is_packed(features), None
         features_lib.require(features, _OF_PACKED if is_packed else _OF_CALL)
+        features_lib.require_length(features, self.encoder.config.max_positions)
         masked = features["masked_lm_positions"]
         if is_packed:
             first = features["first_positions"]

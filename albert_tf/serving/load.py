@@ -194,7 +194,10 @@ def read_run(
         config.train.compute_dtype
     )
     config = _with(config, "train", compute_dtype=compute_dtype)
-    config = _with(config, "data", max_seq_length=config.longest_sequence)
+    length = config.longest_sequence
+    # Of another stage than the longest; nothing is packed here.
+    packed = min(config.data.pack_sequences, config_lib.LONGEST_ROW // length)
+    config = _with(config, "data", max_seq_length=length, pack_sequences=packed)
     if fixed_length:
         if fixed_length > config.model.max_positions:
             raise ValueError(

@@ -83,6 +83,13 @@ def test_values_that_only_hold_together_may_come_in_any_order():
     assert changed.data.max_seq_length == 600
 
 
+def test_pairs_need_a_kind_of_segment_each():
+    one = config_io.override(config.Config(), ["model.type_vocab_size=1"])
+    with pytest.raises(ValueError, match="model.type_vocab_size must be at least 2"):
+        one.check_pretraining()
+    config_io.override(one, ["data.pair_loss=none"]).check_pretraining()
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -128,7 +135,8 @@ def test_values_that_only_hold_together_may_come_in_any_order():
         ("task.name=cool", "must be one of cola, sst2, mrpc, stsb, qqp, mnli, qnli, "),
         ("task.name=cool", "table, conll, or empty; received 'cool'"),
         ("task.layer_decay=0", "task.layer_decay must lie in (0, 1]; received 0.0"),
-        ("train.seed=-1", "train.seed must be at least 0; received -1"),
+        ("train.seed=-1", "train.seed must lie in [0, 2147483648); received -1"),
+        ("train.seed=20261128123456", "must lie in [0, 2147483648); received 202"),
         ("data.masked_lm_rate=0.0", "must lie in (0, 1); received 0.0"),
         (
             "data.mask_token_rate=0.95",
@@ -142,6 +150,11 @@ def test_values_that_only_hold_together_may_come_in_any_order():
             "must not be larger than train.num_steps; received "
             "optimizer.warmup_steps=125001, optimizer.decay_steps=0, "
             "train.num_steps=125000",
+        ),
+        (
+            "optimizer.exclude_patterns=bias,*norm*",
+            "each of optimizer.exclude_patterns must be a regular expression; received "
+            "'*norm*': nothing to repeat at position 0",
         ),
         ("optimizer.clip_norm=0", "must be above 0; received 0.0"),
         ("train.accumulation_steps=3", "must be a multiple of train.accumulation"),

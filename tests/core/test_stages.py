@@ -126,6 +126,10 @@ def test_overrides_set_all_stages_or_one_setting_of_one():
     assert config_io.override(BERT, ["train.stages=[]"]).train.stages == ()
     unset = config_io.override(BERT, ["train.stages.1.batch_size=None"])
     assert unset.train.stages[0].batch_size is None
+    recorded = config_io.to_dict(BERT)["train"]["stages"]
+    assert None in recorded[0].values()
+    changed = config_io.override(BERT, [f"train.stages={json.dumps(recorded)}"])
+    assert changed.train.stages == BERT.train.stages
 
 
 @pytest.mark.parametrize(
@@ -187,6 +191,31 @@ def test_overrides_set_all_stages_or_one_setting_of_one():
 def test_a_wrong_stage_says_the_rule_and_what_was_received(override, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         config_io.override(BERT, [override])
+
+
+def test_the_row_of_a_stage_is_limited_by_its_own_settings():
+    given = (
+        "model.max_positions=4096",
+        "train.stages.2.max_seq_length=4096",
+        "train.stages.2.pack_sequences=32",
+    )
+    message = (
+        "train.stages.2.max_seq_length times its pack_sequences must be at most 65535; "
+        "received (4096, 32)"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        config_io.override(BERT, given)
+
+
+def test_a_setting_that_no_stage_takes_is_refused():
+    config = config_io.override(BERT, ["train.stages.1.records=a"])
+    stages.check_given(config, ["train.records", "train.seed", "data.max_seq_length"])
+    config = config_io.override(config, ["train.stages.2.records=b"])
+    with pytest.raises(ValueError, match="Set train.stages.N.records for stage N"):
+        stages.check_given(config, ["train.seed", "train.records"])
+    stages.check_given(
+        config_io.override(config, ["train.stages=[]"]), ["train.records"]
+    )
 
 
 def test_rates_of_masks_of_a_stage_and_of_the_recipe_sum_to_one_at_most():

@@ -316,3 +316,22 @@ def test_a_token_that_is_masked_out_changes_nothing(compute):
     # And where it is not masked out, it does.
     changed["input_mask"][:] = 1
     assert _largest_difference(run(changed).pooled_output, after.pooled_output) > 0.0
+
+
+@pytest.mark.parametrize("ask", ["call", "scores"])
+def test_rows_longer_than_the_positions_are_refused_in_words(ask):
+    model = pretraining_model.build_pretraining_model(
+        _small_config(max_positions=8), seed=1
+    )
+    ids = tf.ones([2, 9], tf.int32)
+    features = {
+        "input_ids": ids,
+        "input_mask": ids,
+        "segment_ids": tf.zeros_like(ids),
+        "masked_lm_positions": ids[:, :1],
+    }
+    call = model if ask == "call" else model.scores
+    with pytest.raises(
+        ValueError, match="at most 8 tokens, the positions of the model"
+    ):
+        call(features)

@@ -16,6 +16,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 import albert_tf
 from albert_tf import average_checkpoints, convert, export, predict, probe
 from albert_tf.checkpoints import checkpointer
+from albert_tf.core import config_io
 from albert_tf.data import schema
 from albert_tf.inference import saved_model_dir
 from albert_tf.model import pretraining_model
@@ -358,6 +359,20 @@ def test_predict_prints_readable_answers(saved_model, capsys):
     )
     answer = json.loads(capsys.readouterr().out)
     assert len(answer["pooled_output"]) == 12 and answer["num_tokens"] > 3
+
+
+def test_a_run_with_short_packed_sequences_is_read_with_its_longest(tmp_path):
+    config = small_run.small_config(
+        "model.max_positions=2048",
+        "data.max_seq_length=64",
+        "data.pack_sequences=64",
+        "train.stages=[{'num_steps': 6}, {'num_steps': 6, 'max_seq_length': 2048, "
+        "'pack_sequences': 2}]",
+    )
+    (tmp_path / schema.CONFIG_FILE).write_text(config_io.to_json(config))
+    (tmp_path / schema.VOCAB_FILE).write_bytes(small_run.VOCAB.read_bytes())
+    read, _ = load.read_run(str(tmp_path))
+    assert (read.data.max_seq_length, read.data.pack_sequences) == (2048, 31)
 
 
 @pytest.mark.parametrize("pooling", ["pooled", "mean"])

@@ -106,6 +106,15 @@ def test_a_run_that_resumes_repeats_no_probe(
     assert processes.largest_difference(expected, found) == 0.0
 
 
+def test_a_branch_is_probed_before_its_first_step(run, data_dir, suite, tmp_path):
+    config = config_io.override(settings(suite), ["train.probe_every_steps=8"])
+    options = pretraining.PretrainingOptions(branch_from=f"{run}/model.ckpt-6")
+    pretraining.train(config, str(data_dir), str(tmp_path / "branch"), options)
+    rows = probe_rows(tmp_path / "branch")
+    assert list(rows) == [6, 8, 12]
+    assert rows[6]["accuracy"] == probe_rows(run)[6]["accuracy"]
+
+
 def test_settings_that_do_not_fit_are_refused(data_dir, tmp_path, capsys):
     for override in ("train.probe_every_steps=5", "train.probe_suite=blimp"):
         with pytest.raises(ValueError, match="must be set together"):
