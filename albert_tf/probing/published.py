@@ -16,8 +16,9 @@ from albert_tf.core import files, strict_json
 from albert_tf.probing import accuracy, suites
 
 PEOPLE = "people"
-_BLIMP_MODELS = os.path.join("results", "models_summary.jsonl")
-_BLIMP_PEOPLE = os.path.join("results", "human_validation_summary.csv")
+# As in BLiMP's repository, or beside its data.
+_BLIMP_FOLDERS = (os.path.join("raw_results", "summary"), "results")
+_BLIMP_MODELS, _BLIMP_PEOPLE = "models_summary.jsonl", "human_validation_summary.csv"
 _BLIMP_NAMES = {
     "ngram": "5-gram",
     "lstm": "LSTM",
@@ -82,9 +83,15 @@ def read(path: str) -> list[Published]:
     return _read_zorro(path) if suite == suites.ZORRO else []
 
 
-def _read_blimp_models(path: str) -> list[Published]:
-    path = os.path.join(path, _BLIMP_MODELS)
-    if not files.exists(path):
+def _find_blimp(path: str, name: str) -> str | None:
+    """Returns the path of a file of BLiMP's results, if there is one."""
+    paths = (os.path.join(path, folder, name) for folder in _BLIMP_FOLDERS)
+    return next(filter(files.exists, paths), None)
+
+
+def _read_blimp_models(folder: str) -> list[Published]:
+    path = _find_blimp(folder, _BLIMP_MODELS)
+    if path is None:
         return []
     try:
         rows = [
@@ -101,9 +108,9 @@ def _read_blimp_models(path: str) -> list[Published]:
         raise ValueError(_damaged(path, error)) from error
 
 
-def _read_blimp_people(path: str) -> list[Published]:
-    path = os.path.join(path, _BLIMP_PEOPLE)
-    if not files.exists(path):
+def _read_blimp_people(folder: str) -> list[Published]:
+    path = _find_blimp(folder, _BLIMP_PEOPLE)
+    if path is None:
         return []
     try:
         text = files.read_bytes(path).decode()

@@ -256,7 +256,7 @@ class Trainer:
                 # Else it would be that of the other records for many steps.
                 self.average.restart()
         return [
-            f"branch: the {name.replace('_', ' ')} of the other run is left behind"
+            f"branch: the {name.replace('_', ' ')} of the other run is omitted"
             for name in left
         ]
 

@@ -41,12 +41,13 @@ def test_the_first_pairs_of_each_paradigm_are_taken(blimp):
     assert [pair.good for pair in found] == ["We saw.", "A b."]
 
 
+@pytest.mark.parametrize("folder", ["results", "raw_results/summary"])
 def test_results_that_lack_a_paradigm_are_an_error_before_anything_is_scored(
-    blimp, tmp_path, capsys
+    blimp, tmp_path, capsys, folder
 ):
-    (blimp / "results").mkdir()
+    (blimp / folder).mkdir(parents=True)
     row = dict.fromkeys(("ngram", "lstm", "txl", "gpt2"), "0.5")
-    (blimp / "results" / "models_summary.jsonl").write_text(
+    (blimp / folder / "models_summary.jsonl").write_text(
         json.dumps({"UID": "gaps", **row}) + "\n"
     )
     # Nothing else of the run is there: no weights are read.

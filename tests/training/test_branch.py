@@ -247,7 +247,7 @@ def test_a_branch_may_leave_the_average_behind(data_dir, whole, tmp_path, capsys
     settings = ("train.ema_decay=0", "train.num_steps=13")
     _train(data_dir, branch, *settings, branch_from=whole)
     said = capsys.readouterr().err
-    assert "branch: the average of the other run is left behind" in said
+    assert "branch: the average of the other run is omitted" in said
     names = processes.variables(branch)
     assert not [name for name in names if name.startswith("average/")]
     # What is kept is that of the other run: without an average a step is the same.
