@@ -157,7 +157,7 @@ def show(values: Mapping[str, Any]) -> str:
         "matrix products of a training step": _scaled_all(values["step_flops"], "FLOP")
         | {"all steps": _scaled(values["training_flops"], "FLOP")},
         "activations of a replica": _scaled_all(values["activation_bytes"], "B")
-        | {"each sequence": _scaled(values["activation_bytes_per_sequence"], "B")},
+        | {"each row": _scaled(values["activation_bytes_per_row"], "B")},
         "other memory of a replica": {
             "gradients reduced per step": _scaled(
                 values["reduced_gradient_bytes"], "B"
@@ -290,10 +290,10 @@ def _costs_table(recipes: Sequence[Mapping[str, Any]]) -> Table:
     header = (
         "recipe",
         "tokens a step",
-        "forward, a sequence",
+        "forward, a row",
         "a step",
         "all steps",
-        "activations, a sequence",
+        "activations, a row",
         "gradients reduced",
         "weights and slots",
     )
@@ -307,7 +307,7 @@ def _costs_table(recipes: Sequence[Mapping[str, Any]]) -> Table:
                 _scaled(forward, "FLOP"),
                 _scaled(values["step_flops"]["total"], "FLOP"),
                 _scaled(values["training_flops"], "FLOP"),
-                _scaled(values["activation_bytes_per_sequence"], "B"),
+                _scaled(values["activation_bytes_per_row"], "B"),
                 _scaled(values["reduced_gradient_bytes"], "B"),
                 _scaled(values["weight_and_slot_bytes"], "B"),
             )

@@ -175,7 +175,7 @@ class Costs:
     training_flops: int
     tokens_per_step: int
     activation_bytes: ActivationMemory
-    activation_bytes_per_sequence: int
+    activation_bytes_per_row: int
     reduced_gradient_bytes: int
     weight_and_slot_bytes: int
 
@@ -391,7 +391,7 @@ def recipe_costs(config: config_lib.Config, num_replicas: int = 1) -> Costs:
         training_flops=run.num_steps * step.total,
         tokens_per_step=whole.num_tokens,
         activation_bytes=activations,
-        activation_bytes_per_sequence=activations.total // part.batch_size,
+        activation_bytes_per_row=activations.total // part.batch_size,
         reduced_gradient_bytes=parameters.total * _MASTER_BYTES,
         weight_and_slot_bytes=parameters.total * _MASTER_BYTES * num_copies,
     )

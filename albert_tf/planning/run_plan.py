@@ -296,7 +296,7 @@ def _search(
         return {}
     points: dict[int, compiled_step.CompiledStep] = {}
     # Where the activations that are counted fill half of what the state leaves.
-    each = max(1, counted.activation_bytes_per_sequence)
+    each = max(1, counted.activation_bytes_per_row)
     rows: int | None = max(1, (usable - state) // (2 * each))
     while rows is not None:
         batch = rows * request.accelerator.num_replicas

@@ -112,7 +112,7 @@ class Line:
         if not self.points:
             counted = costs.recipe_costs(self.config)
             free = self.place.chip.hbm_bytes - self.least_bytes
-            rows = free // counted.activation_bytes_per_sequence
+            rows = free // counted.activation_bytes_per_row
             # Meant not to fit: the compiler says so quickly.
             return max(1, round(_FIRST_EXCESS * rows))
         return search.next_batch(

@@ -66,7 +66,7 @@ def test_text_says_the_numbers_of_json(capsys):
             f"activations {name}": number
             for name, number in values["activation_bytes"].items()
         },
-        "activations each sequence": values["activation_bytes_per_sequence"],
+        "activations each row": values["activation_bytes_per_row"],
         "gradients reduced per step": values["reduced_gradient_bytes"],
         "weights and optimizer slots": values["weight_and_slot_bytes"],
     }
