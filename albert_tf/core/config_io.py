@@ -4,6 +4,7 @@ A recipe is a Python file (`configs/NAME.py`). A run writes its resolved configu
 as `config.json`, which is accepted wherever a recipe is.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import importlib.util
@@ -121,11 +122,23 @@ def override(config: config_lib.Config, overrides: Iterable[str]) -> config_lib.
             shown = short_repr.shown(text)
             raise ValueError(f"--set must read key.sub=value; received {shown}")
         target, name, type_ = _find_target(values, key)
-        target[name] = setting_types.parse(key, value, type_)
+        target[name] = _parse(key, value, type_)
         given.append(key)
     if values["task"]["hyperparameters"] == "auto":
         values["task"]["given_settings"] += given
     return from_dict(values)
+
+
+def _parse(key: str, text: str, type_: Any) -> Any:
+    """Takes JSON too, as config.json has it: with null, true and false."""
+    try:
+        return setting_types.parse(key, text, type_)
+    except ValueError:
+        if not text.startswith(("[", "{")):
+            raise
+        with contextlib.suppress(ValueError):
+            return strict_json.loads(text, key, max_bytes=setting_types.MAX_CHARACTERS)
+        raise
 
 
 def check_data_settings(overrides: Iterable[str]) -> None:

@@ -9,7 +9,6 @@ import ast
 import collections.abc
 import dataclasses
 import difflib
-import json
 import math
 import types
 import typing
@@ -19,7 +18,7 @@ from typing import Any
 from albert_tf.core import short_repr
 
 # Of a value on the command line: some hundred stages.
-_MAX_CHARACTERS = 100_000
+MAX_CHARACTERS = 100_000
 # Of a name that is compared with all known ones.
 _MAX_NAME_CHARACTERS = 100
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
@@ -37,9 +36,9 @@ def parse(key: str, text: str, type_: Any) -> Any:
     Raises:
       ValueError: it cannot be converted.
     """
-    if len(text) > _MAX_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise ValueError(
-            f"{key} must have at most {_MAX_CHARACTERS:,} characters; received "
+            f"{key} must have at most {MAX_CHARACTERS:,} characters; received "
             f"{len(text):,}"
         )
     type_ = _without_none(type_)[0]
@@ -56,23 +55,13 @@ def parse(key: str, text: str, type_: Any) -> Any:
         if type_ == tuple[str, ...]:
             return tuple(parts)
     try:
-        value = _literal(text)
+        value = ast.literal_eval(text)
     # The last two mean that it is nested too deep for the parser.
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise _wrong(key, _type_name(type_), text) from error
     if type_ is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e5 reads well for a number of steps
     return value
-
-
-def _literal(text: str) -> Any:
-    """Returns the value of a Python literal, or of JSON as config.json has it."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        if not text.startswith(("[", "{")):
-            raise
-        return json.loads(text)  # with null, true and false
 
 
 def check(key: str, value: Any, type_: Any) -> Any:
