@@ -322,14 +322,11 @@ def test_the_trial_of_a_pair_loss_is_that_of_its_figures():
     assert f"its loss on them, {last['sentence_order_loss']:.3f}" in text
 
 
-def test_twice_the_steps_are_those_of_their_figures():
-    found, before = _read("double_steps.json"), _read("muon_adamw.json")
-    heading = "## 2026-11-26: twice the steps"
-    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
-    section, rows = " ".join(section.split()), _rows(heading)
+def _assert_curves(rows, found, probe_label, probe_key):
+    """The rows of a run's losses, its order of pairs and its probe are in a table."""
     heldout = {one["step"]: one for one in found["heldout"]}
     training = {one["step"]: one for one in found["training"]}
-    probes = {one["step"]: one["accuracy"] for one in found["probe_of_50_pairs"]}
+    probes = {one["step"]: one["accuracy"] for one in found[probe_key]}
     (steps,) = (row[1:] for row in rows if row[0] == "step")
     steps = [int(step.replace(",", "")) for step in steps]
     for name, by_step, key in (
@@ -341,10 +338,11 @@ def test_twice_the_steps_are_those_of_their_figures():
     order = [f"{100 * heldout[step]['sentence_order_accuracy']:.1f}" for step in steps]
     assert ["order, %", *order] in rows
     shares = [f"{100 * probes[step]:.1f}" if step in probes else "" for step in steps]
-    assert ["Zorro, 50 pairs each, %", *shares] in rows
-    _assert_probes(found)
-    assert f"{found['seconds']:,.0f} s" in section
-    runs = ("twice the steps, step 36,000", "masks of the paper, step 18,000")
+    assert [probe_label, *shares] in rows
+
+
+def _assert_compared(rows, found, runs):
+    """The losses of both masks and the accuracies on the same pairs are in a table."""
     all_masks, papers = (
         found["all_masked_words_become_mask"],
         found["masks_of_the_paper"],
@@ -361,6 +359,39 @@ def test_twice_the_steps_are_those_of_their_figures():
         pairs, *shares = found["same_pairs"][suite].values()
         cells = [f"{100 * share:.1f}" for share in shares]
         assert [f"{name}, {pairs:,} pairs, %", *cells] in rows
+
+
+def test_the_small_recipe_as_it_was_has_the_curves_of_its_figures():
+    found = _read("small_recipe.json")
+    heading = "## 2026-11-28: the small recipe as it was"
+    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
+    section, rows = " ".join(section.split()), _rows(heading)
+    _assert_curves(rows, found, "BLiMP, 20 pairs each, %", "probe_of_20_pairs")
+    runs = ("this run", "twice the steps", "masks of the paper, 18,000 steps")
+    _assert_compared(rows, found, runs)
+    _assert_probes(found)
+    assert f"{found['seconds']:,.0f} s" in section
+    assert f"{found['seconds_a_step']:.2f} s a step" in section
+    before = _read("double_steps.json")
+    for part in ("all_masked_words_become_mask", "masks_of_the_paper"):
+        for name, old in zip(runs[1:], list(before[part].values())[2:], strict=True):
+            assert found[part][name] == old
+    for suite, one in found["same_pairs"].items():
+        old = list(before["same_pairs"][suite].values())
+        assert [one["pairs"], *list(one.values())[2:]] == old
+
+
+def test_twice_the_steps_are_those_of_their_figures():
+    found, before = _read("double_steps.json"), _read("muon_adamw.json")
+    heading = "## 2026-11-26: twice the steps"
+    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
+    section, rows = " ".join(section.split()), _rows(heading)
+    _assert_curves(rows, found, "Zorro, 50 pairs each, %", "probe_of_50_pairs")
+    _assert_probes(found)
+    assert f"{found['seconds']:,.0f} s" in section
+    runs = ("twice the steps, step 36,000", "masks of the paper, step 18,000")
+    _assert_compared(rows, found, runs)
+    for suite in ("blimp", "zorro"):
         assert found["same_pairs"][suite][runs[1]] == pytest.approx(
             before[suite]["overall"]["accuracy"], abs=1e-6
         )
@@ -384,7 +415,9 @@ def test_twice_the_steps_are_those_of_their_figures():
     assert f"deviation {found['deviation_of_cls']:.2f}" in section
 
 
-@pytest.mark.parametrize("name", ["double_steps.json", "muon_adamw.json"])
+@pytest.mark.parametrize(
+    "name", ["double_steps.json", "muon_adamw.json", "small_recipe.json"]
+)
 def test_the_guard_raises_no_alarm_on_the_runs_of_the_small_recipe(name):
     found = _read(name)
     settings = re.findall(r"--set (\S+)", found["command"])
