@@ -14,7 +14,7 @@ these masks [CLS] becomes the same for all texts. It depends on the text with
 
     --set train.stages.1.mask_token_rate=1 --set train.stages.1.random_token_rate=0
 
-which needs twice the steps for as low a loss.
+which needs twice the steps for nearly as low a loss.
 How these settings were found: docs/experiments.md.
 """
 

@@ -9,7 +9,7 @@ from albert_tf import pretrain
 from albert_tf.core import config_io
 from albert_tf.probing import probe, suites
 from albert_tf.serving import token_scorer
-from albert_tf.training import metrics_log, pretraining
+from albert_tf.training import guard, metrics_log, pretraining
 from tests.support import binaries, small_run
 from tests.support import training_processes as processes
 
@@ -113,6 +113,25 @@ def test_a_branch_is_probed_before_its_first_step(run, data_dir, suite, tmp_path
     rows = probe_rows(tmp_path / "branch")
     assert list(rows) == [6, 8, 12]
     assert rows[6]["accuracy"] == probe_rows(run)[6]["accuracy"]
+
+
+def test_a_run_that_does_not_learn_is_probed_at_its_end(
+    data_dir, suite, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        guard,
+        "find_alarm",
+        lambda rows, *_: (
+            guard.Alarm(4, "no progress") if rows[-1]["step"] >= 4 else None
+        ),
+    )
+    given = ("train.on_no_progress=end", "train.probe_every_steps=8")
+    given += ("train.eval_every_steps=4",)
+    config = config_io.override(settings(suite), given)
+    with pytest.raises(guard.NoProgressError):
+        pretraining.train(config, str(data_dir), str(tmp_path))
+    last = max(row["step"] for row in metrics_log.read_metrics(str(tmp_path)))
+    assert max(probe_rows(tmp_path)) == last and last % 8
 
 
 def test_settings_that_do_not_fit_are_refused(data_dir, tmp_path, capsys):

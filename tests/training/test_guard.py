@@ -96,6 +96,11 @@ def test_alarms_of_curves(losses, step):
         assert "\n" not in alarm.line
 
 
+def test_a_loss_that_is_not_a_number_is_compared_with_the_best_one():
+    alarm = guard.find_alarm(_rows((math.nan, 5.0, math.nan)), _stage(), _manifest())
+    assert "MLM loss climbs, to nan from 5.000 at step 400" in alarm.line
+
+
 def test_an_alarm_is_the_same_at_each_later_evaluation_as_long_as_it_lasts():
     losses = (8.3, 6.1, 6.05, 6.0, 6.0, 6.1, 5.9)
     alarms = [
