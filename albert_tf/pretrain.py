@@ -102,7 +102,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
         # Imported here: TensorFlow takes seconds, and flags and files were checked.
         from albert_tf.checkpoints import checkpointer
-        from albert_tf.training import pretraining
+        from albert_tf.training import guard, pretraining
 
         options = pretraining.PretrainingOptions(
             flag_values.strategy,
@@ -121,6 +121,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             )
     for name, value in held_out.items():
         print(f"held-out {name} {value:.4f}")
+    if note := guard.pair_note(held_out):
+        print(note)
     if not held_out:
         print(
             "nothing was held out, so that it is not known how well the model predicts "

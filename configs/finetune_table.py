@@ -8,7 +8,8 @@ columns `text` and `label` may have other names: --set task.text_column=... --se
 task.pair_column=... --set task.label_column=... With --set task.kind=regression labels
 are numbers; they should be within a few units of 0, so divide large ones first.
 
-2,000 steps of 32 sequences of at most 128 tokens.
+2,000 steps of 32 sequences of at most 128 tokens. For a model with a hidden size below
+768 rate and steps follow from the sizes of model and data (docs/finetuning.md).
 """
 
 from albert_tf.core import config, task_config

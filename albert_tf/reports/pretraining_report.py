@@ -55,13 +55,16 @@ def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> st
             "Resume it by the command that began it, and then make the report"
         )
     rows = metrics_log.read_metrics(model_dir)
-    alarm = None
+    verdict = ""
     if run := _read_records(model_dir, config):
         html.check_rows(rows)
         last_step = max((row["step"] for row in rows), default=0)
         stage = stages_lib.leading_to([one.stage for one in run], last_step)
         records = run[stage.number - 1]
         alarm = guard.find_alarm(rows, stage, records.manifest)
+        heldout = [row for row in rows if row["split"] == schema.HELDOUT]
+        note = guard.pair_note(heldout[-1]) if heldout else ""
+        verdict = alarm.line if alarm else note
         summary.setdefault("heldout_unigram_entropy", records.unigram_entropy)
     found = dict.fromkeys([*results_reader.find(model_dir), *probe_dirs])
     return write_report(
@@ -69,7 +72,7 @@ def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> st
         summary,
         rows,
         config,
-        alarm.line if alarm else "",
+        verdict,
         html.describe_run(model_dir),
         [results_reader.read(folder) for folder in found],
     )
@@ -94,7 +97,7 @@ def write_report(
     summary: Mapping[str, Any],
     rows: pretraining_charts.Rows,
     config: config_lib.Config,
-    alarm: str = "",
+    verdict: str = "",
     identity: str = "",
     probes: Sequence[Mapping[str, Any]] = (),
 ) -> str:
@@ -109,7 +112,7 @@ def write_report(
         with `text` and `answers` of `token` and `probability`; `data_statistics`.
       rows: the rows of metrics.jsonl.
       config: the configuration of the run.
-      alarm: why the run does not learn, if it does not.
+      verdict: what the run does not learn, if anything.
       identity: name, date and versions of the run.
       probes: results of grammar probes, as `probe_report.section` takes them.
 
@@ -130,7 +133,7 @@ def write_report(
     )
     values = {
         **_values(summary, rows, config),
-        "alarm": alarm,
+        "verdict": verdict,
         "identity": identity,
         "probes": list(map(probe_report.section, probes)),
         "pictures": pictures,

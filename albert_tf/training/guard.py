@@ -33,6 +33,8 @@ JUDGED_SHARE = 0.05
 CLIMB = 0.1
 CLIMB_EVALUATIONS = 3
 JUMP = 0.5
+# The pair is not learnt if its loss is not this far below that of equal chances: nats.
+PAIR_MARGIN = 0.005
 
 Rows = Sequence[Mapping[str, Any]]
 # Step and loss, in nats, of each evaluation.
@@ -70,6 +72,26 @@ def notes(manifest: schema.Manifest) -> list[str]:
         "no document is held out, so nothing shows whether the model learns; records "
         "made with data.heldout_rate above 0 show it"
     ]
+
+
+def pair_note(metrics: Mapping[str, float]) -> str:
+    """Returns a sentence if the order of segments was not learnt.
+
+    Args:
+      metrics: of a held-out evaluation, losses in nats; those of the pair may be
+        missing.
+    """
+    for name in ("sentence_order", "next_sentence"):
+        loss = metrics.get(f"{name}_loss")
+        if loss is not None and loss >= math.log(2) - PAIR_MARGIN:
+            return (
+                f"the {name.replace('_', ' ')} is not learnt: its held-out loss "
+                f"{loss:.4f} is that of chance, {math.log(2):.4f}. The vector of [CLS] "
+                "may be the same for all texts; what reads it, such as a classifier, "
+                "then learns little. What may help: docs/training.md, "
+                '"A run that does not learn"'
+            )
+    return ""
 
 
 def judged_from(config: config_lib.Config, first_step: int = 0) -> int:

@@ -14,6 +14,7 @@ from absl import flags
 
 from albert_tf import doctor, submit
 from albert_tf.cluster import gke_nodes, jobset, plans
+from albert_tf.training import guard
 from tests.support import binaries, small_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -319,7 +320,7 @@ def _end(manifest: dict, code: int, is_disrupted: bool) -> str:
         (137, True, "Count"),  # preempted, without time to save
         (1, True, "Count"),
         (1, False, "FailJob"),  # also a check of the machine that FAILED
-        (78, False, "FailJob"),
+        (guard.EXIT_CODE, False, "FailJob"),
         (137, False, "FailJob"),  # out of memory, and would be again
     ],
 )

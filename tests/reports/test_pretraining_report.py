@@ -555,7 +555,7 @@ def test_flags_of_advice_are_set_apart_and_packed_rows_are_called_rows(tmp_path)
     ]
     packed = config_io.override(CONFIG, ["data.pack_sequences=2"])
     path = pretraining_report.write_report(
-        str(tmp_path), SUMMARY, ROWS, packed, alarm=alarm
+        str(tmp_path), SUMMARY, ROWS, packed, verdict=alarm
     )
     page = pathlib.Path(path).read_text("utf-8")
     assert "Try <code>--set train.num_steps=9</code>, <code>--set" in page

@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+from albert_tf.core import config as config_lib
 from albert_tf.core import config_io
 from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema
@@ -359,6 +360,17 @@ def _assert_compared(rows, found, runs):
         pairs, *shares = found["same_pairs"][suite].values()
         cells = [f"{100 * share:.1f}" for share in shares]
         assert [f"{name}, {pairs:,} pairs, %", *cells] in rows
+
+
+def test_the_stages_that_training_shows_are_those_of_the_small_recipe():
+    text = (DOCS / "training.md").read_text()
+    (block,) = re.findall(r"```python\n(data = config\.DataConfig.*?)```", text, re.S)
+    shown: dict = {"config": config_lib}
+    exec(block, shown)
+    recipe = config_io.load(str(project_files.ROOT / "configs/small.py"))
+    assert shown["data"] == recipe.data
+    assert shown["train"].stages == recipe.train.stages
+    assert shown["train"].num_steps == recipe.train.num_steps
 
 
 def test_the_small_recipe_as_it_was_has_the_curves_of_its_figures():

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from albert_tf import pretrain
@@ -71,6 +72,32 @@ def test_the_rows_are_those_of_the_checkpoints(run, suite):
         assert rows[step]["accuracy/order"] == found.phenomena["order"].accuracy
         assert rows[step]["accuracy/other"] == found.phenomena["other"].accuracy
     assert list((run / "summaries" / "probe").glob("events*"))
+
+
+def test_the_average_is_probed_where_the_run_keeps_one(
+    data_dir, suite, tmp_path, monkeypatch
+):
+    probed = []
+    original = probe.probe
+
+    def record(*inputs):
+        probed.append(original(*inputs))
+        return probed[-1]
+
+    monkeypatch.setattr(probe, "probe", record)
+    config = config_io.override(settings(suite), ["train.ema_decay=0.7"])
+    pretraining.train(config, str(data_dir), str(tmp_path / "run"))
+    pairs = suites.read(str(suite), 5)
+    average, trained = (
+        original(
+            token_scorer.load_scorer(str(tmp_path / "run"), weights=weights).scorer,
+            pairs,
+        )
+        for weights in ("averaged", "trained")
+    )
+    found = probed[-1].good_scores
+    np.testing.assert_allclose(found, average.good_scores, atol=1e-4)
+    assert np.abs(found - trained.good_scores).max() > 1e-3
 
 
 def test_training_is_that_without_a_probe(run, data_dir, tmp_path):

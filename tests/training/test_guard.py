@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import pytest
 
@@ -150,6 +151,25 @@ def test_a_run_without_held_out_documents_is_not_judged_and_says_so():
         True
     ]
     assert guard.notes(_manifest()) == []
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        ({"mlm_loss": 4.0}, ""),
+        ({"sentence_order_loss": 0.6881}, ""),
+        (
+            {"sentence_order_loss": 0.6883},
+            "the sentence order is not learnt: .* 0.6883",
+        ),
+        ({"next_sentence_loss": 0.7}, "the next sentence is not learnt: .* 0.7000 is"),
+        ({"sentence_order_loss": math.nan}, ""),
+    ],
+)
+def test_a_pair_at_chance_is_said(metrics, expected):
+    note = guard.pair_note(metrics)
+    assert bool(note) == bool(expected)
+    assert re.match(expected, note)
 
 
 def test_the_line_of_a_rate_ten_times_too_high():

@@ -7,6 +7,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import checkpointer
+from albert_tf.devices import strategies
+from albert_tf.training import flags as training_flags
 from albert_tf.training import guard, metrics_log, preemption
 from tests.support import counting_run
 
@@ -127,6 +129,26 @@ def test_a_run_without_progress_ends_where_so_set_and_is_saved(tmp_path, capsys)
     warned = counting_run.Run(tmp_path, LOSSES, find_alarm=_alarm_at_10)
     assert warned.execute() == LOSSES[20]
     assert warned.restored == 10
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (preemption.Stopped(75, 3), 75),
+        (preemption.Stopped(130, 3), 130),
+        (guard.NoProgressError(3), 78),
+        (strategies.WorkerLostError("worker 2 is lost"), 75),
+    ],
+)
+def test_a_command_ends_with_a_code_for_why_its_run_did(
+    error, code, monkeypatch, capsys
+):
+    codes = []
+    monkeypatch.setattr(preemption, "exit_now", codes.append)
+    with training_flags.exiting_early():
+        raise error
+    assert codes == [code]
+    assert str(error) in capsys.readouterr().err
 
 
 def test_a_run_that_is_ended_by_an_earlier_alarm_says_which(tmp_path, capsys):
