@@ -16,7 +16,8 @@ from albert_tf.finetuning import (
     run_dir,
 )
 from albert_tf.model import compute as compute_lib
-from albert_tf.model import pretraining_model, task_model
+from albert_tf.model import encoder as encoder_lib
+from albert_tf.model import pretraining_model
 from albert_tf.tasks import splits
 from albert_tf.training import loops
 
@@ -119,7 +120,8 @@ def evaluate_checkpoint(
     strategy_kind: str = "auto",
     tpu: str = "",
     compute: compute_lib.Compute | None = None,
-    make_encode: Callable[[task_model.TaskModel], Callable] | None = None,
+    make_encoder: Callable[[encoder_lib.Encoder], encoder_lib.TextEncoder]
+    | None = None,
     weights: str = config_lib.WEIGHTS[0],
     overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -134,7 +136,8 @@ def evaluate_checkpoint(
       strategy_kind: as for `strategies.create_strategy`.
       tpu: as for `strategies.create_strategy`.
       compute: how an exported model computes; None means as the run did.
-      make_encode: returns the encoder of an exported model; None means the model's.
+      make_encoder: gives the encoder of an exported model, from that with its weights;
+        None means the model's.
       weights: as in `checkpointer.weights_part`.
       overrides: as `config_io.check_data_settings` takes them.
 
@@ -156,7 +159,7 @@ def evaluate_checkpoint(
             compute or pretraining_model.compute_form(settings)
         )
         checkpointer.restore_parts(path, weights, model=model)
-        encode = make_encode(model) if make_encode else None
+        encoder = make_encoder(model.encoder) if make_encoder else None
     predict = prediction.make_predict(
         strategy,
         model,
@@ -164,7 +167,7 @@ def evaluate_checkpoint(
         settings.eval_batch_size,
         "off" if compute else settings.jit_compile,
         loops.Signals(),
-        encode,
+        encoder,
     )
     with strategies.raise_worker_lost(strategy):
         # Not None, because nothing sets these signals.

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from albert_tf.devices import strategies
 from albert_tf.finetuning import batches
+from albert_tf.model import encoder as encoder_lib
 from albert_tf.model import task_model
 from albert_tf.training import loops
 
@@ -21,7 +22,7 @@ def make_predict(
     batch_size: int,
     jit_compile: str,
     signals: loops.Signals,
-    encode: Callable | None = None,
+    encoder: encoder_lib.TextEncoder | None = None,
 ) -> Predict:
     """Returns a function that computes the model's outputs for all items.
 
@@ -32,7 +33,7 @@ def make_predict(
       batch_size: items per batch and device.
       jit_compile: `train.jit_compile`.
       signals: its `stop` interrupts the computation; its `heartbeat` counts batches.
-      encode: as `model.infer` takes it.
+      encoder: as `model.infer` takes it.
 
     Returns:
       A function that returns on every host the fields of the result of `model.infer` by
@@ -42,7 +43,7 @@ def make_predict(
     dataset = strategies.distribute_dataset(strategy, input_fn)
     num_rounds = -(-batcher.num_items // (batch_size * strategy.num_replicas_in_sync))
     infer = tf.function(
-        lambda features: model.infer(features, encode)._asdict(),
+        lambda features: model.infer(features, encoder)._asdict(),
         jit_compile=strategies.compiles_with_xla(jit_compile),
         autograph=False,
     )

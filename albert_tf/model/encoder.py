@@ -1,7 +1,7 @@
 """The encoder: factorized embeddings and one block, or more, over the depth."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -29,6 +29,19 @@ class EncoderOutputs(NamedTuple):
     all_layers: tuple[tf.Tensor, ...]
     sequence_output: tf.Tensor
     pooled_output: tf.Tensor
+
+
+class TextEncoder(Protocol):
+    """What a task's model takes instead of its `Encoder`.
+
+    Both methods take `input_ids`, `input_mask` and `segment_ids`, int32 [B, S] each.
+    """
+
+    def __call__(self, input_ids, input_mask, segment_ids) -> EncoderOutputs:
+        """Encodes a batch."""
+
+    def pooled_output(self, input_ids, input_mask, segment_ids) -> tf.Tensor:
+        """Computes the pooled output alone, float32 [B, H]."""
 
 
 class Packing(NamedTuple):
@@ -140,6 +153,22 @@ class Encoder(layers.Layer):
             )
         return tf.cast(last, tf.float32)
 
+    def pooled_output(self, input_ids, input_mask, segment_ids, dropout_seed=None):
+        """Computes `pooled_output` of `call` alone, without most of the last layer.
+
+        It is that of `call`, but for rounding and the masks of dropout in that layer.
+        Takes what `call` takes, and returns float32 [B, H].
+        """
+        hidden = self.encode_at(
+            input_ids,
+            input_mask,
+            segment_ids,
+            first_positions(input_ids),
+            dropout_seed,
+        )  # [B, 1, H]
+        with tf.name_scope(self.name):
+            return self.pool(hidden[:, 0])
+
     def embed(
         self,
         input_ids,
@@ -233,6 +262,11 @@ class Encoder(layers.Layer):
     def block_at_depth(self) -> tuple[int, ...]:
         """The index in `blocks` of each block application, in order."""
         return tuple(self._block_at_depth)
+
+
+def first_positions(input_ids):
+    """Returns the position of the first token of each row, as int32 [B, 1]."""
+    return tf.zeros_like(input_ids[:, :1])
 
 
 def _make_blocks(

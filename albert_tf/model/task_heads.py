@@ -1,6 +1,7 @@
 """Heads for fine-tuning: classes, numbers, tokens, spans and choices.
 
-A head reads the encoder's outputs for a batch, and features of the batch if it needs
+A head reads one output of the encoder for a batch: the pooled output, float32 [B, H],
+or that of the sequence, [B, S, H]. It also reads features of the batch if it needs
 them. All but one compute the same in training and inference: `AnswerableSpanHead`
 scores ends given the true start in training, and `infer` searches for starts.
 
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.model import encoder, layers, stateless_random
+from albert_tf.model import layers, stateless_random
 
 Features = dict[str, tf.Tensor]
 
@@ -90,24 +91,22 @@ class TaskHead(layers.Layer):
 
     # Rank of `input_ids`: [B, S], or [B, C, S] if each choice is a text.
     input_rank = 2
-    # Whether it reads the pooled output of the encoder.
+    # Whether it reads the pooled output of the encoder, or else that of the sequence.
     reads_pooled_output = True
 
-    def call(
-        self, encoded: encoder.EncoderOutputs, features: Features, dropout_seed=None
-    ):
+    def call(self, hidden, features: Features, dropout_seed=None):
         """Computes the outputs that the loss needs.
 
         Args:
-          encoded: outputs of the encoder for the texts.
+          hidden: float32 [B, H] or [B, S, H], the output of the encoder that it reads.
           features: the batch; each head documents the features that it reads.
           dropout_seed: int32 [2] or None.
         """
         raise NotImplementedError
 
-    def infer(self, encoded: encoder.EncoderOutputs, features: Features):
+    def infer(self, hidden, features: Features):
         """Computes the outputs from which answers are read, without labels."""
-        return self(encoded, features)
+        return self(hidden, features)
 
 
 class _DenseHead(TaskHead):
@@ -132,9 +131,9 @@ class _DenseHead(TaskHead):
 
 
 class _ClassHead(_DenseHead):
-    """Classes from the output of the encoder named `source`."""
+    """Classes from the output of the encoder."""
 
-    default_name, source = "", ""
+    default_name = ""
 
     def __init__(
         self,
@@ -146,31 +145,29 @@ class _ClassHead(_DenseHead):
             _num_classes(num_classes), dropout_rate, initializer, self.default_name
         )
 
-    def call(self, encoded, features, dropout_seed=None) -> ClassOutputs:
+    def call(self, hidden, features, dropout_seed=None) -> ClassOutputs:
         """Computes scores of the classes."""
-        return _class_outputs(
-            self._project(getattr(encoded, self.source), dropout_seed)
-        )
+        return _class_outputs(self._project(hidden, dropout_seed))
 
 
 class ClassifierHead(_ClassHead):
     """Classes of a text or of a pair of texts (ALBERT paper, section 4.1: GLUE).
 
-    From `pooled_output`, logits [B, C]. Raises ValueError if `num_classes` is below 2
-    or `dropout_rate` outside [0, 1).
+    Logits [B, C]. Raises ValueError if `num_classes` is below 2 or `dropout_rate`
+    outside [0, 1).
     """
 
-    default_name, source = "classifier", "pooled_output"
+    default_name = "classifier"
 
 
 class TokenClassifierHead(_ClassHead):
     """Classes of every token (Devlin et al., 2019, section 5.3).
 
-    From `sequence_output`, logits [B, S, C]. Raises ValueError if `num_classes` is
-    below 2 or `dropout_rate` outside [0, 1).
+    Logits [B, S, C]. Raises ValueError if `num_classes` is below 2 or `dropout_rate`
+    outside [0, 1).
     """
 
-    default_name, source = "token_classifier", "sequence_output"
+    default_name = "token_classifier"
     reads_pooled_output = False
 
 
@@ -188,9 +185,9 @@ class RegressionHead(_DenseHead):
     ):
         super().__init__(1, dropout_rate, initializer, name)
 
-    def call(self, encoded, features, dropout_seed=None) -> RegressionOutputs:
-        """Predicts from `pooled_output`."""
-        predictions = self._project(encoded.pooled_output, dropout_seed)  # [B, 1]
+    def call(self, hidden, features, dropout_seed=None) -> RegressionOutputs:
+        """Predicts the numbers."""
+        predictions = self._project(hidden, dropout_seed)  # [B, 1]
         return RegressionOutputs(tf.squeeze(predictions, -1))
 
 
@@ -210,18 +207,18 @@ class MultipleChoiceHead(_DenseHead):
     ):
         super().__init__(1, dropout_rate, initializer, name)
 
-    def call(self, encoded, features, dropout_seed=None) -> ClassOutputs:
+    def call(self, hidden, features, dropout_seed=None) -> ClassOutputs:
         """Computes scores of the choices.
 
         Args:
-          encoded: outputs for all texts; `pooled_output` is [B * C, H].
+          hidden: float32 [B * C, H], of all texts.
           features: `input_ids` int32 [B, C, S], which gives C.
           dropout_seed: int32 [2] or None.
 
         Returns:
           float32 [B, C].
         """
-        logits = self._project(encoded.pooled_output, dropout_seed)  # [B * C, 1]
+        logits = self._project(hidden, dropout_seed)  # [B * C, 1]
         choices = tf.shape(features["input_ids"])[:2]
         return _class_outputs(tf.reshape(logits, choices))
 
@@ -242,9 +239,9 @@ class SpanHead(TaskHead):
             2, initializer.child("output"), name="output"
         )
 
-    def call(self, encoded, features, dropout_seed=None) -> SpanOutputs:
-        """Computes scores of positions from `sequence_output`, without dropout."""
-        logits = self.output_projection(encoded.sequence_output)  # [B, S, 2]
+    def call(self, hidden, features, dropout_seed=None) -> SpanOutputs:
+        """Computes scores of positions, without dropout."""
+        logits = self.output_projection(hidden)  # [B, S, 2]
         return SpanOutputs(*tf.unstack(logits, axis=-1))
 
 
@@ -293,15 +290,14 @@ class AnswerableSpanHead(TaskHead):
             initializer.child("answer_output"), name="answer_output"
         )
 
-    def call(self, encoded, features, dropout_seed=None) -> AnswerableSpanOutputs:
+    def call(self, hidden, features, dropout_seed=None) -> AnswerableSpanOutputs:
         """Computes scores of starts, and of ends given the true start.
 
         Args:
-          encoded: its `sequence_output` is read.
+          hidden: float32 [B, S, H].
           features: `p_mask` [B, S] and `start_positions` int32 [B].
           dropout_seed: int32 [2] or None.
         """
-        hidden = encoded.sequence_output
         p_mask = tf.convert_to_tensor(features["p_mask"])
         start_log_probs = self._start_log_probs(hidden, p_mask)
         starts = tf.cast(features["start_positions"], tf.int32)[:, None]  # [B, 1]
@@ -312,20 +308,19 @@ class AnswerableSpanHead(TaskHead):
             self._impossible_logits(hidden, start_log_probs, dropout_seed),
         )
 
-    def infer(self, encoded, features) -> AnswerableSpanBeams:
+    def infer(self, hidden, features) -> AnswerableSpanBeams:
         """Finds the best starts, and the best ends given each.
 
         If there are fewer permitted positions than requested, the rest of a beam has
         the log probability `EXCLUDED_SCORE`.
 
         Args:
-          encoded: its `sequence_output` is read.
+          hidden: float32 [B, S, H].
           features: `p_mask` [B, S].
 
         Raises:
           ValueError: S is below `num_starts` or `num_ends`.
         """
-        hidden = encoded.sequence_output
         p_mask = tf.convert_to_tensor(features["p_mask"])
         length, widest = hidden.shape[1], max(self.num_starts, self.num_ends)
         if length is not None and length < widest:

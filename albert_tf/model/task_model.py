@@ -67,26 +67,30 @@ class TaskModel(tf_keras.Model):
         Raises:
           ValueError: `input_ids` has another rank.
         """
-        encoded = self.encoder(
-            *self._texts(features),
-            dropout_seed=stateless_random.fold_in(dropout_seed, 0),
-        )
+        seed = stateless_random.fold_in(dropout_seed, 0)
+        encoded = self._encode(self.encoder, features, dropout_seed=seed)
         head_seed = stateless_random.fold_in(dropout_seed, 1)
         return self.head(encoded, features, dropout_seed=head_seed)
 
-    def infer(self, features, encode: Callable | None = None):
+    def infer(self, features, text_encoder: encoder.TextEncoder | None = None):
         """Computes the outputs from which answers are read.
 
         Only for "answerable_span" do they differ from those of `call`.
 
         Args:
           features: as in `call`, without labels.
-          encode: used instead of `encoder`, for example with its weights in another
-            form: takes `input_ids`, `input_mask` and `segment_ids`, int32 [B, S] each,
-            and returns `encoder.EncoderOutputs`.
+          text_encoder: used instead of `encoder`, for example with its weights in
+            another form.
         """
-        encode = encode or self.encoder
-        return self.head.infer(encode(*self._texts(features)), features)
+        encoded = self._encode(text_encoder or self.encoder, features)
+        return self.head.infer(encoded, features)
+
+    def _encode(self, text_encoder, features, **options):
+        """Returns the output that the head reads, and computes no more."""
+        texts = self._texts(features)
+        if self.head.reads_pooled_output:
+            return text_encoder.pooled_output(*texts, **options)
+        return text_encoder(*texts, **options).sequence_output
 
     def _texts(self, features) -> list[tf.Tensor]:
         """The inputs of the encoder, with the choices one after another."""

@@ -1,6 +1,5 @@
 """Evaluation of fine-tuned models as exported: another dtype, OpenVINO, TF Lite."""
 
-import functools
 import os
 from typing import Any
 
@@ -39,7 +38,7 @@ def evaluate_compute_dtype(
         strategy_kind,
         tpu,
         scaled_weights.serving_form(compute_dtype),
-        lambda model: scaled_weights.ScaledEncoder(model.encoder),
+        scaled_weights.ScaledEncoder,
         weights,
     )
 
@@ -102,7 +101,7 @@ def _evaluate_openvino(
         # The head's weights are those that were exported.
         os.path.join(model_dir, engine.settings.checkpoint),
         compute=scaled_weights.serving_form("float32"),
-        make_encode=lambda model: functools.partial(_encode_with, engine),
+        make_encoder=lambda encoder: _ExportedEncoder(engine),
         weights=engine.settings.weights,
     )
 
@@ -111,15 +110,28 @@ def _evaluate_openvino(
 ENGINES = {"lite": _evaluate_tflite, "openvino": _evaluate_openvino}
 
 
-def _encode_with(engine: openvino_model.Encoder, *texts) -> encoder_lib.EncoderOutputs:
-    """Encodes a batch, as `Encoder.call` does, on this CPU."""
-    sequence, pooled = tf.numpy_function(
-        lambda *rows: tuple(engine(rows)), texts, [tf.float32, tf.float32]
-    )
-    size = engine.settings.hidden_size
-    sequence = tf.ensure_shape(sequence, [*texts[0].shape, size])
-    pooled = tf.ensure_shape(pooled, [texts[0].shape[0], size])
-    return encoder_lib.EncoderOutputs(sequence, (sequence,), sequence, pooled)
+class _ExportedEncoder:
+    """An encoder that OpenVINO computes on this CPU, called in a graph."""
+
+    def __init__(self, engine: openvino_model.Encoder):
+        self._engine = engine
+
+    def __call__(
+        self, input_ids, input_mask, segment_ids
+    ) -> encoder_lib.EncoderOutputs:
+        """Encodes a batch, as `Encoder.call` does."""
+        texts = (input_ids, input_mask, segment_ids)
+        sequence, pooled = tf.numpy_function(
+            lambda *rows: tuple(self._engine(rows)), texts, [tf.float32, tf.float32]
+        )
+        size = self._engine.settings.hidden_size
+        sequence = tf.ensure_shape(sequence, [*texts[0].shape, size])
+        pooled = tf.ensure_shape(pooled, [texts[0].shape[0], size])
+        return encoder_lib.EncoderOutputs(sequence, (sequence,), sequence, pooled)
+
+    def pooled_output(self, input_ids, input_mask, segment_ids):
+        """Returns that of the call: OpenVINO computes all outputs."""
+        return self(input_ids, input_mask, segment_ids).pooled_output
 
 
 def _check_same_task(model_dir: str, exported_dir: str) -> None:

@@ -51,6 +51,10 @@ class DividedEncoder:
         sequence, pooled = (outputs[name] for name in openvino_model.OUTPUTS)
         return encoder_lib.EncoderOutputs(sequence, (sequence,), sequence, pooled)
 
+    def pooled_output(self, input_ids, input_mask, segment_ids):
+        """Returns that of the call: the other program computes all outputs."""
+        return self(input_ids, input_mask, segment_ids).pooled_output
+
     def variables_to_save(self, variables: Iterable[tf.Variable]) -> list[tf.Variable]:
         """Nothing: each half names those that it reads."""
         return []

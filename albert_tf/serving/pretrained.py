@@ -57,6 +57,7 @@ class PretrainedServing(tf.Module):
         # The model is not an attribute: Keras would save a function for each layer.
         self._weights = encoder.variables_to_save(model.variables)
         self._encode = lambda inputs: encoder(**inputs)
+        self._pool = lambda inputs: encoder.pooled_output(**inputs)
         self._encode_at = lambda *inputs: encoder.encode_at(*inputs)
         self._score = lambda *inputs: model.masked_lm(*inputs, table).logits
         self._score_gathered = lambda h: model.masked_lm.scores_of(h, table).logits
@@ -160,7 +161,7 @@ class PretrainedServing(tf.Module):
           `probability` float32 [T], that the two are in order.
         """
         inputs = self._pack([self.tokenizer(first), self.tokenizer(second)])
-        probabilities = tf.nn.softmax(self._order(self._encode(inputs).pooled_output))
+        probabilities = tf.nn.softmax(self._order(self._pool(inputs)))
         return {"probability": probabilities[:, schema.IN_ORDER]}
 
     @tf.function(input_signature=[_ROWS, _ROWS, _IDS, _IDS, _IDS], autograph=False)

@@ -84,6 +84,12 @@ class ScaledEncoder:
         )
         return tf.cast(last, tf.float32) / self._scale
 
+    def pooled_output(self, input_ids, input_mask, segment_ids):
+        """Computes the pooled output alone, as `Encoder.pooled_output` does."""
+        first = encoder_lib.first_positions(input_ids)
+        hidden = self.encode_at(input_ids, input_mask, segment_ids, first)  # [B, 1, H]
+        return self._encoder.pool(hidden[:, 0])
+
     def _weights(self) -> compute_lib.WeightCache:
         # One cache a call: tensors of a graph must not outlive it.
         return compute_lib.WeightCache(self._dtype, self._scaled, add_norm)

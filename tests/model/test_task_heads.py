@@ -357,6 +357,23 @@ def test_gradients_reach_every_variable(kind):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
+def test_the_last_layer_is_computed_where_the_head_reads_it(kind, monkeypatch):
+    model, features = _build(kind), _small_features(kind)
+    feed_forward = type(model.encoder.blocks[0].feed_forward)
+    call, lengths = feed_forward.call, []
+
+    def record(self, hidden, *args, **more):
+        lengths.append(hidden.shape[1])
+        return call(self, hidden, *args, **more)
+
+    monkeypatch.setattr(feed_forward, "call", record)
+    model(features)
+    last = 1 if kind in ("classification", "regression", "multiple_choice") else 7
+    assert lengths == [7] * (len(lengths) - 1) + [last]
+    assert len(lengths) > 1
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
 def test_compiled_outputs_equal_uncompiled(kind):
     model, features = _build(kind), _small_features(kind)
     for call in _ways_of(model):
@@ -409,17 +426,15 @@ def test_what_is_ruled_out_does_not_change_the_answer():
     """The states at ruled-out positions reach neither probabilities nor summary."""
     model = _build("answerable_span")
     features = _small_features("answerable_span")
-    encoded = model.encoder(
+    hidden = model.encoder(
         features["input_ids"], features["input_mask"], features["segment_ids"]
-    )
+    ).sequence_output
     ruled_out = features["p_mask"][:, :, None] > 0
-    other = encoded._replace(
-        sequence_output=tf.where(ruled_out, 3.0, encoded.sequence_output)
-    )
-    assert _largest_difference(other.sequence_output, encoded.sequence_output) > 1.0
+    other = tf.where(ruled_out, 3.0, hidden)
+    assert _largest_difference(other, hidden) > 1.0
     for ours, theirs in zip(
         model.head.infer(other, features),
-        model.head.infer(encoded, features),
+        model.head.infer(hidden, features),
         strict=True,
     ):
         assert _largest_difference(ours, theirs) < TOLERANCE

@@ -25,6 +25,19 @@ def test_the_encoder_at_some_positions_is_the_encoder_there(sharing):
         np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("sharing", ["all", "inner", "bert"])
+def test_the_pooled_output_alone_is_that_of_the_call(sharing):
+    model = portable_models.draw(sharing)
+    network = portable_models.network_of(model)
+    features = portable_models.batch(model.config)
+    features.pop("masked_lm_positions")
+    expected = network.encoder(**features).pooled_output  # [B, H]
+    for encoder in (network.encoder, scaled_weights.ScaledEncoder(network.encoder)):
+        found = encoder.pooled_output(**features)
+        assert found.shape == [3, 12]
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
 def test_the_last_layer_is_computed_at_the_positions_alone(monkeypatch):
     network = portable_models.network_of(portable_models.draw())
     shapes = []
