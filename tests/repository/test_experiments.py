@@ -632,3 +632,86 @@ def test_the_times_without_bfloat16_are_those_of_the_figures():
     readme = (project_files.ROOT / "README.md").read_text()
     for page in (start, " ".join(readme.split())):
         assert "with AVX-512, or ten to fourteen without" in page
+
+
+def test_size_batch_and_masks_at_equal_time_are_those_of_their_figures():
+    found = _read("equal_time.json")
+    base, runs = found["base"], {run["name"]: run for run in found["runs"]}
+    kept = _read("kept_tokens.json")["runs"][0]
+    assert base["heldout_mlm_loss"] == kept["heldout"][-1]["mlm_loss"]
+    assert base["zorro"] == kept["zorro"]
+    rows = _rows("## 2026-11-28: size, batch and masks at equal time")
+    _, first, *others = rows
+    assert first[1:] == [
+        *("1", f"{base['num_steps']:,}", f"{base['heldout_mlm_loss']:.3f}"),
+        f"{100 * base['sentence_order_accuracy']:.1f}",
+        f"{100 * base['zorro']['accuracy']:.1f}",
+    ]
+    names = ("two", "mask30", "rows16", "wide")
+    for row, run in zip(others, map(runs.get, names), strict=True):
+        last, speed = run["heldout"][-1], run["speed_on_one_core"]
+        ratio = speed["seconds_a_step"] / speed["base_beside_it"]
+        loss = run.get("heldout_with_20_percent_masks", last["mlm_loss"])
+        assert row[1:] == [
+            *(f"{ratio:.2f}", f"{run['num_steps']:,}", f"{loss:.3f}"),
+            f"{100 * last['sentence_order_accuracy']:.1f}",
+            f"{100 * run['zorro']['accuracy']:.1f}",
+        ]
+        # Each takes the time of the base.
+        assert run["num_steps"] * ratio == pytest.approx(base["num_steps"], rel=0.015)
+    text = " ".join((DOCS / "experiments.md").read_text().split())
+    longer = found["long_run_of_two_layers"]
+    assert f"is {longer['heldout'][-1]['mlm_loss']:.3f}, that of the recipe" in text
+    speeds = found["replicas_of_the_base_on_two_idle_cores"]
+    one, again = (turn["median_seconds_a_step"] for turn in speeds["one process"])
+    assert f"takes {one:.3f} and {again:.3f} s on two idle cores" in text
+    for name in ("two CPU devices", "two workers, a core each"):
+        assert f"{speeds[name]['median_seconds_a_step']:.3f} s with" in text
+
+
+def test_text_with_questions_has_the_figures_of_its_file():
+    found = _read("equal_time.json")
+    base = _read("kept_tokens.json")["runs"][0]
+    runs = {run["name"]: run for run in found["runs"]}
+    mixed = runs.pop("race")
+
+    def probe(run, suite):
+        shares = (100 * run[suite][key] for key in ("accuracy", "low", "high"))
+        return "{:.1f} ({:.1f} to {:.1f})".format(*shares)
+
+    rows = _rows("## 2026-11-28: text with questions")[1:]
+    assert rows == [
+        [
+            "MLM loss on held-out Wikipedia",
+            f"{base['heldout'][-1]['mlm_loss']:.3f}",
+            f"{mixed['heldout_with_20_percent_masks']:.3f}",
+        ],
+        [
+            "order of held-out Wikipedia pairs, %",
+            f"{100 * base['heldout'][-1]['sentence_order_accuracy']:.1f}",
+            f"{100 * mixed['order_of_wikipedia']:.1f}",
+        ],
+        ["Zorro, 6,900 pairs, %", probe(base, "zorro"), probe(mixed, "zorro")],
+        ["BLiMP, 6,648 pairs, %", probe(base, "blimp"), probe(mixed, "blimp")],
+    ]
+    paradigms = _read("zorro_texts.json")["paradigms"]
+
+    def mean(run, is_question):
+        shares = run["zorro_paradigms"]
+        return statistics.mean(
+            100 * shares[name]
+            for name, one in paradigms.items()
+            if (one["questions"] == 1) == is_question
+        )
+
+    text = (DOCS / "experiments.md").read_text()
+    for is_question, sentence in (
+        (
+            True,
+            "have {:.1f}%, in the four other runs of the entry before {:.1f} to {:.1f}",
+        ),
+        (False, "the other 17 have {:.1f}, there {:.1f} to {:.1f}"),
+    ):
+        others = [mean(run, is_question) for run in runs.values()]
+        shown = sentence.format(mean(mixed, is_question), min(others), max(others))
+        assert shown in " ".join(text.split())

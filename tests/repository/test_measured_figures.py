@@ -193,6 +193,23 @@ def test_what_batches_by_length_save_is_that_of_the_figures():
         assert f"| {' | '.join(cells)} |\n" in text
 
 
+def test_the_speed_of_the_probe_is_that_of_the_figures():
+    _require(
+        "probing.md",
+        [
+            [
+                f"4, {one['dtype']}",
+                f"{one['batch_tokens']:,}",
+                f"{one['tokens_per_second']:,.0f}",
+                f"{one['sentences_per_second']:.0f}",
+                f"{one['blimp_minutes']:.1f}",
+                f"{one['core_minutes']:.1f}",
+            ]
+            for one in _read("probing/speed.json")["rows"]
+        ],
+    )
+
+
 def test_speeds_of_the_papers_models_are_those_of_the_figures():
     found = []
     for name in ("speed", "speed_batch4"):
