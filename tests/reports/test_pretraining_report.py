@@ -445,6 +445,33 @@ def test_probes_that_are_damaged_or_missing_are_named(tmp_path, capsys):
     )
 
 
+def _manifest(entropy):
+    """The values of a manifest."""
+    empty = {"num_documents": 1, "num_records": 9, "shards": [], "statistics": {}}
+    manifest = schema.Manifest(
+        *({}, {}, 100, "", 4, (), 32, 5, {}, {}, ""),
+        splits={},
+        heldout_unigram_entropy=entropy,
+    )
+    splits = {"train": empty, "heldout": empty}
+    return json.loads(manifest.to_json()) | {"splits": splits}
+
+
+@pytest.mark.parametrize("loss", [0.6, 0.693])
+def test_a_run_that_does_not_learn_the_order_is_named(tmp_path, loss):
+    run = tmp_path / "run"
+    _make_run(run, summary=None)
+    rows = [
+        row | {"sentence_order_loss": loss} if row["split"] == "heldout" else row
+        for row in ROWS
+    ]
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in rows))
+    (run / "manifest.json").write_text(json.dumps(_manifest(9.0)))
+    _main(run)
+    found = "The last evaluation: the sentence order is not learnt: its held-out loss"
+    assert (f"{found} 0.6930" in _read(run / "report").text) == (loss == 0.693)
+
+
 @pytest.mark.parametrize("names", [(), ("books", "wiki")])
 def test_a_run_that_does_not_learn_is_named(tmp_path, names):
     run = tmp_path / "run"
@@ -452,14 +479,7 @@ def test_a_run_that_does_not_learn_is_named(tmp_path, names):
     weights = ",".join(names)
     config = config_io.override(CONFIG, [f"train.records={weights}"])
     (run / "config.json").write_text(config_io.to_json(config))
-    empty = {"num_documents": 1, "num_records": 9, "shards": [], "statistics": {}}
-    manifest = schema.Manifest(
-        *({}, {}, 100, "", 4, (), 32, 5, {}, {}, ""),
-        splits={},
-        heldout_unigram_entropy=5.5,
-    )
-    text = json.loads(manifest.to_json())
-    text["splits"] = {"train": empty, "heldout": empty}
+    text = _manifest(5.5)
     if names:
         texts = json.dumps(dict.fromkeys(names, text))
         (run / "manifests.json").write_text(texts)
