@@ -63,7 +63,9 @@ def write(output_dir: str, model_dir: str, probe_dirs: Sequence[str] = ()) -> st
         records = run[stage.number - 1]
         alarm = guard.find_alarm(rows, stage, records.manifest)
         heldout = [row for row in rows if row["split"] == schema.HELDOUT]
-        note = guard.pair_note(heldout[-1]) if heldout else ""
+        # Before the first step nothing can be learnt.
+        is_begun = bool(heldout) and heldout[-1]["step"] > 0
+        note = guard.pair_note(heldout[-1]) if is_begun else ""
         verdict = alarm.line if alarm else note
         summary.setdefault("heldout_unigram_entropy", records.unigram_entropy)
     found = dict.fromkeys([*results_reader.find(model_dir), *probe_dirs])
