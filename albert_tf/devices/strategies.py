@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import functools
+import itertools
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+from tensorflow.python.eager import context as eager_context
 
 from albert_tf.devices import batch_server, kinds, tpu_pod
 
@@ -87,7 +89,9 @@ def split_cpu(num_devices: int) -> None:
     )
 
 
-_WORKERS = ("chief", "worker")
+_WORKERS = ("chief", "worker")  # the first of them leads the coordination service
+_LEAVING_TIMEOUT_MS = 20_000
+_LEAVINGS = itertools.count()
 
 
 def _num_workers() -> int:
@@ -388,6 +392,50 @@ def check_same_step(strategy: tf.distribute.Strategy, step: int) -> None:
             f"all workers must resume from the same step; this one has {step}, their "
             f"mean is {mean:g}. --model_dir must be one directory that all of them see"
         )
+
+
+def leave_together(strategy: tf.distribute.Strategy) -> None:
+    """Waits until no other worker needs this one any more.
+
+    A worker that has its part of a sum may end while another still reads that sum from
+    it, which the other takes for the loss of a worker. What is to be kept must be
+    saved before: it waits for 20 seconds at most for each worker, and ignores those that are lost.
+    """
+    if not has_several_processes():
+        return
+    resolver = strategy.cluster_resolver
+    jobs = resolver.cluster_spec().as_dict()
+    workers = [
+        (job, index) for job in _WORKERS for index in range(len(jobs.get(job, ())))
+    ]
+    this = (resolver.task_type, resolver.task_id)
+    turn = next(_LEAVINGS)
+    # Of the coordination service, which the first worker holds.
+    service = eager_context.context()
+
+    def say(what: str) -> None:
+        service.set_config_key_value(_leaving_key(turn, what, this), "")
+
+    def wait_for_others(what: str) -> None:
+        for worker in workers:
+            if worker != this:
+                key = _leaving_key(turn, what, worker)
+                service.get_config_key_value(key, _LEAVING_TIMEOUT_MS)
+
+    try:
+        say("has all")
+        wait_for_others("has all")
+        if this == workers[0]:
+            wait_for_others("leaves")
+        else:
+            say("leaves")
+    except tf.errors.OpError:
+        pass
+
+
+def _leaving_key(turn: int, what: str, worker: tuple[str, int]) -> str:
+    job, index = worker
+    return f"albert_tf/{turn}/{what}/{job}/{index}"
 
 
 def compiles_with_xla(jit_compile: str) -> bool:

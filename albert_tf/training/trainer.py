@@ -345,6 +345,7 @@ class Trainer:
             with self._watchdog.task("the last metrics"):
                 self._log.close()
             strategies.check_same_step(self.strategy, self.step)
+            strategies.leave_together(self.strategy)
         if stopped:
             raise preemption.Stopped(request.exit_code, self.step)
         if self._is_ended and self.step < self.config.train.num_steps:

@@ -67,6 +67,22 @@ def _run(words: Sequence[str], environment: dict[str, str], errors: str) -> None
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def cluster_environments(num_workers: int) -> list[dict[str, str]]:
+    """What tells each of the workers of one run which of them it is."""
+    workers = [f"127.0.0.1:{_free_port()}" for _ in range(num_workers)]
+    return [
+        {
+            "TF_CONFIG": json.dumps(
+                {
+                    "cluster": {"worker": workers},
+                    "task": {"type": "worker", "index": index},
+                }
+            )
+        }
+        for index in range(num_workers)
+    ]
+
+
 @contextlib.contextmanager
 def running(
     commands: Sequence[Sequence[str]], folder: pathlib.Path, is_cluster: bool = False
@@ -79,15 +95,14 @@ def running(
       is_cluster: whether they are the workers of one run, each told by TF_CONFIG.
     """
     folder.mkdir(exist_ok=True)
-    workers = [f"127.0.0.1:{_free_port()}" for _ in commands]
+    environments = [{} for _ in commands]
+    if is_cluster:
+        environments = cluster_environments(len(commands))
     processes = []
     try:
-        for index, words in enumerate(commands):
-            environment = {}
-            if is_cluster:
-                task = {"type": "worker", "index": index}
-                cluster = {"cluster": {"worker": workers}, "task": task}
-                environment["TF_CONFIG"] = json.dumps(cluster)
+        for index, (words, environment) in enumerate(
+            zip(commands, environments, strict=True)
+        ):
             arguments = (words, environment, str(folder / f"{index}.err"))
             process = forkserver().Process(target=_run, args=arguments)
             process.start()

@@ -3,10 +3,12 @@
 import os
 import shutil
 import signal
+import time
 
 import pytest
 
 from albert_tf.data import schema
+from albert_tf.devices import strategies
 from albert_tf.optim import schedule
 from tests.support import small_run
 from tests.support import training_processes as processes
@@ -190,6 +192,38 @@ def test_workers_that_are_ended_or_killed_come_back_and_nothing_is_lost(
     found = processes.variables(tmp_path / "run")
     assert processes.largest_difference(expected, found) == 0.0
     assert processes.computed_rows(whole) == processes.computed_rows(tmp_path / "run")
+
+
+def _leave(environment, is_late: bool, times) -> None:
+    """A worker that has taken its last step, and says when it is done and leaves."""
+    os.environ.update(environment)
+    strategy = strategies.create_strategy("multi_worker")
+    strategies.check_same_step(strategy, 3)
+    if is_late:
+        time.sleep(2)
+    done = time.monotonic()
+    strategies.leave_together(strategy)
+    times.put((is_late, done, time.monotonic()))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_worker_that_has_the_last_sum_waits_for_those_that_read_it(late):
+    context = processes.forkserver()
+    times = context.SimpleQueue()
+    started = [
+        context.Process(target=_leave, args=(environment, index == late, times))
+        for index, environment in enumerate(processes.cluster_environments(2))
+    ]
+    for process in started:
+        process.start()
+    try:
+        assert processes.exit_codes(started) == [0, 0]
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+    (_, _, left), (_, done, _) = sorted([times.get(), times.get()])
+    assert left >= done
 
 
 def test_workers_without_a_common_folder_are_told(data_dir, tmp_path):
