@@ -133,15 +133,14 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         from albert_tf.serving import token_scorer
 
         loaded = token_scorer.load_scorer(
-            flag_values.model, flag_values.compute_dtype, flag_values.weights
+            flag_values.model,
+            flag_values.compute_dtype,
+            flag_values.weights,
+            flag_values.batch_tokens,
         )
         started = time.monotonic()
         probed = probe.probe(
-            loaded.scorer,
-            pairs,
-            flag_values.metric,
-            flag_values.batch_tokens,
-            shows_progress=True,
+            loaded.scorer, pairs, flag_values.metric, shows_progress=True
         )
         values = probe.to_dict(
             probed,

@@ -9,9 +9,9 @@ import numpy as np
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import plurals, text_table
+from albert_tf.devices import strategies
 from albert_tf.model import pretraining_model
 from albert_tf.probing import model_scorer, scoring
-from albert_tf.serving import scaled_weights
 
 # Different rows of BLiMP by their length in tokens, special tokens included: from 5 on
 # every length, with a vocabulary of 8,000 pieces that was trained on Wikipedia.
@@ -66,11 +66,13 @@ def measure(
         )
     found = []
     for dtype in dtypes:
+        fuses = strategies.fuses_elementwise(config.train.jit_compile)
+        form = model_scorer.scoring_form(dtype, fuses)
         model = pretraining_model.build_pretraining_model(
-            config.model, config.train.seed, scaled_weights.serving_form(dtype)
+            config.model, config.train.seed, form
         )
-        score_tokens = model_scorer.make_score_tokens(model)
         for size in batch_tokens:
+            score_tokens = model_scorer.make_score_tokens(model, size)
             times_of_row = {
                 length: _times_of_row(
                     score_tokens, config.model, length, size, num_rounds

@@ -388,6 +388,7 @@ def check_same_step(strategy: tf.distribute.Strategy, step: int) -> None:
     thousands, rest = _make_total(strategy)(parts).numpy().tolist()
     mean = (1000.0 * thousands + rest) / strategy.num_replicas_in_sync
     if mean != step:
+        leave_together(strategy)
         raise ValueError(
             f"all workers must resume from the same step; this one has {step}, their "
             f"mean is {mean:g}. --model_dir must be one directory that all of them see"
@@ -398,8 +399,9 @@ def leave_together(strategy: tf.distribute.Strategy) -> None:
     """Waits until no other worker needs this one any more.
 
     A worker that has its part of a sum may end while another still reads that sum from
-    it, which the other takes for the loss of a worker. What is to be kept must be
-    saved before: it waits for 20 seconds at most for each worker, and ignores those that are lost.
+    it, which the other takes for the loss of a worker. This waits for 20 seconds at
+    most, and no longer once a worker is lost, which is no error here: what is to be
+    kept must be saved before.
     """
     if not has_several_processes():
         return
@@ -425,6 +427,7 @@ def leave_together(strategy: tf.distribute.Strategy) -> None:
     try:
         say("has all")
         wait_for_others("has all")
+        # The first worker holds the service, in which the others still read.
         if this == workers[0]:
             wait_for_others("leaves")
         else:

@@ -172,6 +172,7 @@ def evaluate_checkpoint(
     with strategies.raise_worker_lost(strategy):
         # Not None, because nothing sets these signals.
         model_outputs = typing.cast(prediction.ModelOutputs, predict())
+    strategies.leave_together(strategy)
     if not strategies.is_chief(strategy):
         return {"scores": {}, "selected_on": "", "left_out": []}
     return evaluation.write(model_outputs, output_dir, checkpointer.step_of(path))

@@ -368,6 +368,7 @@ class SeedRun:
                 )
             except InterruptedError as error:
                 raise preemption.Stopped(request.exit_code, trainer.step) from error
+            strategies.leave_together(self.strategy)
             init_checkpoint = self.pretrained.path
             if trainer.is_chief:
                 init_checkpoint = run_dir.read_task(model_dir)["init_checkpoint"]

@@ -45,14 +45,19 @@ class TextEncoder(Protocol):
 
 
 class Packing(NamedTuple):
-    """Where the sequences of packed rows are; both int32 [B, S].
+    """Where the sequences of packed rows are: by their numbers, or by their length.
 
-    sequence_numbers: of the sequence of each token, from 1 on; 0 at padding.
-    position_ids: the place of each token in its sequence.
+    position_ids: the place of each token in its sequence, int32 [B, S].
+    sequence_numbers: of the sequence of each token, from 1 on; 0 at padding; int32
+      [B, S]. None with `sequence_length`.
+    sequence_length: of each sequence, int32 [], or None. A row has
+      S // `sequence_length` of them, one after another, and then padding. The
+      probabilities of all queries are in memory, whatever `Compute.queries_at_once`.
     """
 
-    sequence_numbers: tf.Tensor
     position_ids: tf.Tensor
+    sequence_numbers: tf.Tensor | None = None
+    sequence_length: tf.Tensor | None = None
 
 
 class Encoder(layers.Layer):
@@ -134,7 +139,8 @@ class Encoder(layers.Layer):
           input_ids: int32 [B, S].
           input_mask: as in `call`; None with `packing`.
           segment_ids: as in `call`.
-          positions: int32 [B, P].
+          positions: int32 [B, P]; with sequences of one length equally many of each, in
+            the order of the sequences.
           dropout_seed: as in `call`.
           weights: as in `call`.
           packing: of packed rows; None if a row is one sequence.
@@ -235,6 +241,7 @@ class Encoder(layers.Layer):
                 dropout_seed=self._seed_of_part(dropout_seed, 1 + depth),
                 positions=positions if depth == last else None,
                 sequence_numbers=packing.sequence_numbers if packing else None,
+                sequence_length=packing.sequence_length if packing else None,
             )
             all_layers.append(hidden)
         return all_layers

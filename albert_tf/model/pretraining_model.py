@@ -120,7 +120,7 @@ class PretrainingModel(tf_keras.Model):
         if is_packed:
             first = features["first_positions"]
             packing = encoder.Packing(
-                features["sequence_numbers"], features["position_ids"]
+                features["position_ids"], features["sequence_numbers"]
             )
         else:
             first = tf.zeros_like(masked[:, :1])

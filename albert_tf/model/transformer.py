@@ -86,33 +86,41 @@ class SelfAttention(BlockPart):
         weights: compute_lib.WeightCache | None = None,
         positions=None,
         sequence_numbers=None,
+        sequence_length=None,
     ):
         """Computes attention from all positions, or from some, to all.
 
         Args:
           hidden: float [B, S, H].
           attention_bias: float32 [B, 1, 1, S], added to the scores; unused with
-            `sequence_numbers`.
+            `sequence_numbers` or `sequence_length`.
           dropout_seed: int32 [2] or None.
           weights: gives the variables as tensors.
           positions: int32 [B, P], where the result is needed; None means everywhere,
             and then P is S below.
           sequence_numbers: int32 [B, S]: each position sees those with its number. None
-            means that rows are not packed.
+            means that rows are not packed, or by `sequence_length`.
+          sequence_length: int32 []: each position sees the sequence of this length that
+            it is in, see `encoder.Packing`. `positions` must be equally many of each
+            sequence of a row, in the order of the sequences.
 
         Returns:
           float [B, P, H] of the dtype of `hidden`.
         """
         weights = weights or compute_lib.WeightCache(hidden.dtype)
-        queried = hidden
+        queried, query_length = hidden, sequence_length
         if positions is not None:
             queried = tf.gather(hidden, positions, batch_dims=1)  # [B, P, H]
+            if sequence_length is not None:
+                num_sequences = layers.shape_of(hidden)[1] // sequence_length
+                query_length = layers.shape_of(queried)[1] // num_sequences
+        # With sequences of one length, B is their number in all rows from here on.
         query, key, value = (
-            self._split_heads(project(inputs, weights=weights))
-            for project, inputs in (
-                (self.query, queried),
-                (self.key, hidden),
-                (self.value, hidden),
+            self._split_heads(project(inputs, weights=weights), length)
+            for project, inputs, length in (
+                (self.query, queried, query_length),
+                (self.key, hidden, sequence_length),
+                (self.value, hidden, sequence_length),
             )
         )
         numbers = sequence_numbers
@@ -129,6 +137,8 @@ class SelfAttention(BlockPart):
             )
             return tf.matmul(probabilities, value)  # [B, N, P, D]
 
+        if sequence_length is not None:
+            attention_bias = tf.zeros([1, 1, 1, 1])  # there is no padding in sequences
         seed = stateless_random.fold_in(dropout_seed, 0)
         arguments = query, numbers, key, value, seed
         queries_at_once = self.compute.queries_at_once
@@ -137,6 +147,8 @@ class SelfAttention(BlockPart):
         else:
             context = attend(*arguments)
         context = tf.transpose(context, [0, 2, 1, 3])  # [B, P, N, D]
+        if sequence_length is not None:
+            context = _join(context, queried)
         context = tf.reshape(context, layers.shape_of(queried))
         return self.project_add_norm(
             queried, context, stateless_random.fold_in(dropout_seed, 1), weights
@@ -164,10 +176,23 @@ class SelfAttention(BlockPart):
             scores, attention_bias, scale, self.compute.elementwise_dtype
         )
 
-    def _split_heads(self, projected):
+    def _split_heads(self, projected, sequence_length):
+        """Returns [B, N, S, D] of float [B, S, H], or of each sequence in it."""
         head_size = self.config.hidden_size // self.config.num_heads
-        shape = [*layers.shape_of(projected)[:2], self.config.num_heads, head_size]
-        return tf.transpose(tf.reshape(projected, shape), [0, 2, 1, 3])  # [B, N, S, D]
+        number, length = layers.shape_of(projected)[:2]
+        if sequence_length is not None:
+            in_row = length // sequence_length
+            projected = projected[:, : in_row * sequence_length]  # without padding
+            number, length = number * in_row, sequence_length
+        shape = [number, length, self.config.num_heads, head_size]
+        return tf.transpose(tf.reshape(projected, shape), [0, 2, 1, 3])
+
+
+def _join(context, queried):
+    """Returns [sequences, their length, N, D] as [B, P, H] like `queried`, padded."""
+    num_rows, length, size = layers.shape_of(queried)
+    rows = tf.reshape(context, [num_rows, -1, size])  # [B, P without padding, H]
+    return tf.pad(rows, [[0, 0], [0, length - tf.shape(rows)[1]], [0, 0]])
 
 
 class FeedForward(BlockPart):
@@ -234,6 +259,7 @@ class TransformerEncoderBlock(layers.Layer):
         weights: compute_lib.WeightCache | None = None,
         positions=None,
         sequence_numbers=None,
+        sequence_length=None,
     ):
         """Applies attention and feed-forward.
 
@@ -245,6 +271,7 @@ class TransformerEncoderBlock(layers.Layer):
           positions: int32 [B, P], where the result is needed; None means everywhere,
             and then P is S.
           sequence_numbers: int32 [B, S] of packed rows, or None.
+          sequence_length: int32 [] of packed rows, or None; see `SelfAttention`.
 
         Returns:
           float [B, P, H] of the dtype of `hidden`.
@@ -259,6 +286,7 @@ class TransformerEncoderBlock(layers.Layer):
             dropout_seed=stateless_random.fold_in(dropout_seed, 0),
             positions=positions,
             sequence_numbers=sequence_numbers,
+            sequence_length=sequence_length,
         )
         return self.feed_forward(
             hidden, stateless_random.fold_in(dropout_seed, 1), weights

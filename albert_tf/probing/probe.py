@@ -52,7 +52,6 @@ def probe(
     scorer: scoring.Scorer,
     pairs: Sequence[suites.Pair],
     metric: str = settings.PLL,
-    batch_tokens: int = settings.BATCH_TOKENS,
     shows_progress: bool = False,
 ) -> Probed:
     """Scores both sentences of each pair, and computes the accuracies.
@@ -61,14 +60,13 @@ def probe(
       scorer: the model.
       pairs: at least one.
       metric: one of `settings.METRICS`.
-      batch_tokens: as for `scoring.score`.
       shows_progress: as for `scoring.score`.
 
     Raises:
       ValueError: a sentence has no token, or no pair is short enough for the model.
     """
     sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
-    scores = scoring.score(scorer, sentences, metric, batch_tokens, shows_progress)
+    scores = scoring.score(scorer, sentences, metric, shows_progress)
     values = scores.values.reshape(-1, 2)  # [pairs, 2]
     is_scored = ~np.isnan(values).any(1)
     values[~is_scored] = np.nan

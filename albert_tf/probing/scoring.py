@@ -29,11 +29,13 @@ class Scorer:
       score_tokens: the model.
       tokenizer: of the model.
       max_length: the largest number of tokens in a row, special tokens included.
+      batch_tokens: tokens of a batch; at least one row.
     """
 
     score_tokens: ScoreTokens
     tokenizer: tokenizer_lib.Tokenizer
     max_length: int
+    batch_tokens: int = settings.BATCH_TOKENS
 
 
 class Scores(NamedTuple):
@@ -55,7 +57,6 @@ def score(
     scorer: Scorer,
     sentences: Sequence[str],
     metric: str = settings.PLL,
-    batch_tokens: int = settings.BATCH_TOKENS,
     shows_progress: bool = False,
 ) -> Scores:
     """Computes the pseudo-log-likelihood of each sentence.
@@ -64,7 +65,6 @@ def score(
       scorer: the model.
       sentences: N sentences; equal ones are computed once.
       metric: one of `settings.METRICS`.
-      batch_tokens: tokens of a batch; at least one row.
       shows_progress: whether to print a progress bar.
 
     Raises:
@@ -90,7 +90,7 @@ def score(
     ) as bar:
         for one in masked_rows.make(scored, scorer.tokenizer, metric):
             number, length = one.input_ids.shape
-            size = max(1, batch_tokens // length)
+            size = max(1, scorer.batch_tokens // length)
             for first in range(0, number, size):
                 last = min(first + size, number)
                 _add_scores(sums, scorer, one, first, last)

@@ -109,12 +109,21 @@ def load_pretrained(
     config: config_lib.Config,
     checkpoint_path: str = "",
     weights: str = config_lib.WEIGHTS[0],
+    form: compute.Compute | None = None,
 ) -> tuple[pretraining_model.PretrainingModel, str]:
-    """Loads the model of a pre-training; returns it and its checkpoint's path."""
+    """Loads the model of a pre-training; returns it and its checkpoint's path.
+
+    Args:
+      model_dir: the run.
+      config: of the run, with the dtype to compute in.
+      checkpoint_path: one of its checkpoints; the newest if empty.
+      weights: as in `checkpointer.weights_part`.
+      form: how it computes; by default as an exported model.
+    """
     model = pretraining_model.build_pretraining_model(
         config.model,
         config.train.seed,
-        scaled_weights.serving_form(config.train.compute_dtype),
+        form or scaled_weights.serving_form(config.train.compute_dtype),
     )
     path = _checkpoint(model_dir, config, checkpoint_path)
     checkpointer.restore_parts(path, weights, model=model)

@@ -1,5 +1,6 @@
 """Loads a model of any form as one that scores tokens, for grammar probes."""
 
+import dataclasses
 import os
 from typing import Any, NamedTuple
 
@@ -7,8 +8,9 @@ from albert_tf.checkpoints import warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
+from albert_tf.devices import strategies
 from albert_tf.inference import saved_model, saved_model_dir
-from albert_tf.probing import model_scorer, scoring
+from albert_tf.probing import model_scorer, scoring, settings
 from albert_tf.serving import load
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
@@ -33,6 +35,7 @@ def load_scorer(
     model: str,
     compute_dtype: str | None = None,
     weights: str = config_lib.WEIGHTS[0],
+    batch_tokens: int = settings.BATCH_TOKENS,
 ) -> LoadedScorer:
     """Loads a model.
 
@@ -41,12 +44,13 @@ def load_scorer(
         checkpoint; the prefix of a checkpoint; or a SavedModel of albert_tf.export.
       compute_dtype: of the blocks; None means that of the run. Not for a SavedModel.
       weights: of the checkpoint, as in `checkpointer.weights_part`.
+      batch_tokens: as in `scoring.Scorer`.
 
     Raises:
       ValueError: there is no such model, or it has no masked-LM head.
     """
     if saved_model_dir.is_saved_model(model):
-        return _load_saved_model(model)
+        return _load_saved_model(model, batch_tokens)
     model_dir, checkpoint = model, ""
     if not files.is_folder(model):
         config_path = warm_start.find_beside(model, schema.CONFIG_FILE)
@@ -62,13 +66,19 @@ def load_scorer(
             "--model must be pre-trained: a fine-tuned model has no masked-LM head. "
             f"{model} is fine-tuned on {config.task.name}"
         )
-    network, path = load.load_pretrained(model_dir, config, checkpoint, weights)
-    length = config.data.max_seq_length
-    scorer = scoring.Scorer(model_scorer.make_score_tokens(network), tokenizer, length)
+    fuses = strategies.fuses_elementwise(config.train.jit_compile)
+    form = model_scorer.scoring_form(config.train.compute_dtype, fuses)
+    network, path = load.load_pretrained(model_dir, config, checkpoint, weights, form)
+    scorer = scoring.Scorer(
+        model_scorer.make_score_tokens(network, batch_tokens),
+        tokenizer,
+        config.data.max_seq_length,
+        batch_tokens,
+    )
     return LoadedScorer(scorer, config, path)
 
 
-def _load_saved_model(path: str) -> LoadedScorer:
+def _load_saved_model(path: str, batch_tokens: int) -> LoadedScorer:
     loaded = saved_model.load(path)
     folder = os.path.join(path, saved_model_dir.EXTRA)
     config_path = os.path.join(folder, schema.CONFIG_FILE)
@@ -78,7 +88,8 @@ def _load_saved_model(path: str) -> LoadedScorer:
             f"{', '.join(loaded.signatures)}. Export a pre-trained model again with "
             "albert_tf.export"
         )
-    return LoadedScorer(of_loaded(loaded, path), config_io.read(config_path), "")
+    scorer = dataclasses.replace(of_loaded(loaded, path), batch_tokens=batch_tokens)
+    return LoadedScorer(scorer, config_io.read(config_path), "")
 
 
 def of_loaded(loaded: Any, path: str) -> scoring.Scorer:

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from albert_tf.core import config as config_lib
 from albert_tf.devices import strategies
-from albert_tf.model import compute as compute_lib
 from albert_tf.model import pretraining_model
 from albert_tf.probing import model_scorer, probe, scoring, suites
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -50,9 +49,9 @@ def make_probe(
         return None
     pairs = suites.read(run.probe_suite, run.probe_pairs)
     tokenizer = tokenizer_lib.Tokenizer(vocab, config.data.lower_case)
-    # As what is exported from the run.
+    # In the dtype of what is exported from the run.
     dtype = config_lib.serving_dtype(run.compute_dtype)
-    form = compute_lib.Compute(dtype, elementwise_dtype=dtype)
+    form = model_scorer.scoring_form(dtype, model.compute.fuse_elementwise)
     copy = pretraining_model.build_pretraining_model(config.model, run.seed, form)
     # Hosts leave a loop together; one alone must not leave it for a signal.
     may_stop = strategies.num_hosts(strategy) == 1

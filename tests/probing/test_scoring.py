@@ -52,8 +52,8 @@ def by_definition(tokenizer, sentence):
 @pytest.mark.parametrize("batch_tokens", [1, 20, 10_000])
 def test_a_score_is_the_sum_over_the_tokens(tokenizer, batch_tokens):
     model = FakeModel()
-    scorer = scoring.Scorer(model, tokenizer, 24)
-    found = scoring.score(scorer, SENTENCES, batch_tokens=batch_tokens)
+    scorer = scoring.Scorer(model, tokenizer, 24, batch_tokens)
+    found = scoring.score(scorer, SENTENCES)
     assert found.values.tolist() == [by_definition(tokenizer, s) for s in SENTENCES]
     # The last differs from the first in case only, and costs nothing.
     lengths = {len(tokenizer.encode(s)): s for s in SENTENCES[:3]}

@@ -68,7 +68,7 @@ def _run(words: Sequence[str], environment: dict[str, str], errors: str) -> None
 
 
 def cluster_environments(num_workers: int) -> list[dict[str, str]]:
-    """What tells each of the workers of one run which of them it is."""
+    """Returns the TF_CONFIG of each worker of a run."""
     workers = [f"127.0.0.1:{_free_port()}" for _ in range(num_workers)]
     return [
         {

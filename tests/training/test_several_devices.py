@@ -194,36 +194,50 @@ def test_workers_that_are_ended_or_killed_come_back_and_nothing_is_lost(
     assert processes.computed_rows(whole) == processes.computed_rows(tmp_path / "run")
 
 
-def _leave(environment, is_late: bool, times) -> None:
+def _leave(environment, fate: str, times) -> None:
     """A worker that has taken its last step, and says when it is done and leaves."""
     os.environ.update(environment)
     strategy = strategies.create_strategy("multi_worker")
     strategies.check_same_step(strategy, 3)
-    if is_late:
+    if fate:
         time.sleep(2)
+    if fate == "lost":
+        os._exit(3)
+    strategies._LEAVING_TIMEOUT_MS = 4000
     done = time.monotonic()
     strategies.leave_together(strategy)
-    times.put((is_late, done, time.monotonic()))
+    times.put((fate, done, time.monotonic()))
 
 
-@pytest.mark.parametrize("late", [0, 1])
-def test_a_worker_that_has_the_last_sum_waits_for_those_that_read_it(late):
+def _leave_two(fates):
     context = processes.forkserver()
     times = context.SimpleQueue()
+    environments = processes.cluster_environments(2)
     started = [
-        context.Process(target=_leave, args=(environment, index == late, times))
-        for index, environment in enumerate(processes.cluster_environments(2))
+        context.Process(target=_leave, args=(environment, fate, times))
+        for environment, fate in zip(environments, fates, strict=True)
     ]
     for process in started:
         process.start()
     try:
-        assert processes.exit_codes(started) == [0, 0]
+        codes = processes.exit_codes(started)
     finally:
         for process in started:
             process.kill()
             process.join()
-    (_, _, left), (_, done, _) = sorted([times.get(), times.get()])
+    assert codes == [3 if fate == "lost" else 0 for fate in fates]
+    return sorted(times.get() for code in codes if code == 0)
+
+
+@pytest.mark.parametrize("fates", [("late", ""), ("", "late")])
+def test_a_worker_that_has_the_last_sum_waits_for_those_that_read_it(fates):
+    (_, _, left), (_, done, _) = _leave_two(fates)
     assert left >= done
+
+
+@pytest.mark.parametrize("fates", [("lost", ""), ("", "lost")])
+def test_a_worker_leaves_though_another_is_lost(fates):
+    [_] = _leave_two(fates)
 
 
 def test_workers_without_a_common_folder_are_told(data_dir, tmp_path):
