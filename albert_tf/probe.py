@@ -128,6 +128,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # Imported here: TensorFlow takes seconds, and flags and files were checked
         # first.
         from albert_tf.core import config_io, provenance
+        from albert_tf.devices import cpu_threads
         from albert_tf.probing import probe
         from albert_tf.reports import probe_report
         from albert_tf.serving import token_scorer
@@ -137,6 +138,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             flag_values.compute_dtype,
             flag_values.weights,
             flag_values.batch_tokens,
+            cpu_threads.one_core_a_batch(),
         )
         started = time.monotonic()
         probed = probe.probe(

@@ -1,5 +1,6 @@
 """The speed of a grammar probe, extrapolated to all of BLiMP."""
 
+import concurrent.futures
 import statistics
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ import numpy as np
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import plurals, text_table
-from albert_tf.devices import strategies
+from albert_tf.devices import cpu_threads, strategies
 from albert_tf.model import pretraining_model
 from albert_tf.probing import model_scorer, scoring
 
@@ -57,6 +58,7 @@ def measure(
     num_rounds: int,
 ) -> list[Speed]:
     """Prints a table of the speeds by dtype and size of batch, and returns them."""
+    batches_at_once = cpu_threads.one_core_a_batch()
     max_length = config.model.max_positions
     num_longer = sum(BLIMP_ROWS[one] for one in BLIMP_ROWS if one > max_length)
     if num_longer:
@@ -75,7 +77,12 @@ def measure(
             score_tokens = model_scorer.make_score_tokens(model, size)
             times_of_row = {
                 length: _times_of_row(
-                    score_tokens, config.model, length, size, num_rounds
+                    score_tokens,
+                    config.model,
+                    length,
+                    size,
+                    batches_at_once,
+                    num_rounds,
                 )
                 for length in BLIMP_ROWS
                 if length <= max_length
@@ -143,9 +150,13 @@ def _times_of_row(
     model: config_lib.ModelConfig,
     length: int,
     batch_tokens: int,
+    batches_at_once: int,
     num_rounds: int,
 ) -> tuple[float, float]:
-    """Returns the times of a row in a full batch, the medians over the rounds."""
+    """Returns the times of a row in full batches, the medians over the rounds.
+
+    A round has twice as many batches as are computed at once.
+    """
     num_rows = max(1, batch_tokens // length)
     rng = np.random.default_rng(length)
     batch = (
@@ -156,11 +167,14 @@ def _times_of_row(
     )
     score_tokens(*batch)
     times = []
-    for _ in range(num_rounds):
-        started = time.perf_counter(), time.process_time()
-        score_tokens(*batch)
-        times.append(
-            (time.perf_counter() - started[0], time.process_time() - started[1])
-        )
+    num_batches = 2 * batches_at_once
+    with concurrent.futures.ThreadPoolExecutor(batches_at_once) as pool:
+        for _ in range(num_rounds):
+            started = time.perf_counter(), time.process_time()
+            for _ in pool.map(lambda _: score_tokens(*batch), range(num_batches)):
+                pass
+            times.append(
+                (time.perf_counter() - started[0], time.process_time() - started[1])
+            )
     seconds, core_seconds = (statistics.median(one) for one in zip(*times, strict=True))
-    return seconds / num_rows, core_seconds / num_rows
+    return seconds / (num_batches * num_rows), core_seconds / (num_batches * num_rows)

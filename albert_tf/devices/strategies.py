@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.eager import context as eager_context
 
-from albert_tf.devices import batch_server, kinds, tpu_pod
+from albert_tf.devices import batch_server, cpu_threads, kinds, tpu_pod
 
 # How many replicas the program that is traced has within itself.
 _PROGRAM_REPLICAS = contextvars.ContextVar("program_replicas", default=1)
@@ -45,7 +45,7 @@ def create_strategy(kind: str = "auto", tpu: str = "") -> tf.distribute.Strategy
         )
     if tpu and kind not in ("auto", "tpu"):
         raise ValueError(f"--tpu requires --strategy=tpu; received {kind!r}")
-    _have_two_threads()
+    cpu_threads.have_two_threads()
     num_workers = _num_workers()
     gpus = tf.config.list_physical_devices("GPU")
     if kind == "auto" and not tpu and tf.config.list_physical_devices("TPU_SYSTEM"):
@@ -66,19 +66,6 @@ def create_strategy(kind: str = "auto", tpu: str = "") -> tf.distribute.Strategy
     if kind == "one_device":
         return tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
     return _tpu(tpu or "local")
-
-
-def _have_two_threads() -> None:
-    """Lets the next batch be fetched beside a step on a machine with one core.
-
-    There TensorFlow has one thread for operations. A step that runs holds it, and all
-    that time would be reported as waiting for input.
-    """
-    threading = tf.config.threading
-    is_single = len(os.sched_getaffinity(0)) == 1
-    if is_single and not threading.get_inter_op_parallelism_threads():
-        with contextlib.suppress(RuntimeError):  # something was computed before
-            threading.set_inter_op_parallelism_threads(2)
 
 
 def split_cpu(num_devices: int) -> None:

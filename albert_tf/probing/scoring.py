@@ -4,8 +4,10 @@ A `Scorer` is a model and its tokenizer; the model is a function of arrays, so t
 in this process, an exported one and a test's are used alike.
 """
 
+import collections
+import concurrent.futures
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,12 +32,14 @@ class Scorer:
       tokenizer: of the model.
       max_length: the largest number of tokens in a row, special tokens included.
       batch_tokens: tokens of a batch; at least one row.
+      batches_at_once: batches to compute side by side, each by a thread.
     """
 
     score_tokens: ScoreTokens
     tokenizer: tokenizer_lib.Tokenizer
     max_length: int
     batch_tokens: int = settings.BATCH_TOKENS
+    batches_at_once: int = 1
 
 
 class Scores(NamedTuple):
@@ -88,16 +92,14 @@ def score(
         unit_scale=True,
         disable=not shows_progress,
     ) as bar:
-        for one in masked_rows.make(scored, scorer.tokenizer, metric):
-            number, length = one.input_ids.shape
-            size = max(1, scorer.batch_tokens // length)
-            for first in range(0, number, size):
-                last = min(first + size, number)
-                _add_scores(sums, scorer, one, first, last)
-                bar.update((last - first) * length)
-            bar.total -= (len(one.target_ids) - number) * length  # rows that are equal
-            num_rows += number
-            num_tokens += number * length
+        batches = _batches(scorer, scored, metric)
+        for batch, found in _score_in_order(scorer, batches):
+            # In float64: the order of the batches must not change a sum.
+            np.add.at(sums, batch.sentences, found.astype(np.float64))
+            bar.total -= batch.num_equal_tokens
+            bar.update(batch.input_ids.size)
+            num_rows += len(batch.input_ids)
+            num_tokens += batch.input_ids.size
     if np.isnan(sums).any():
         raise ValueError(
             "the model's scores are not numbers (NaN): its weights are damaged, or its "
@@ -110,23 +112,63 @@ def score(
     )
 
 
-def _add_scores(
-    sums: np.ndarray,
-    scorer: Scorer,
-    rows: masked_rows.MaskedRows,
-    first: int,
-    last: int,
-) -> None:
-    """Adds the log-probabilities of rows `first` to `last` to their sentences' sums."""
-    targets = slice(*np.searchsorted(rows.target_rows, [first, last]))
-    found = scorer.score_tokens(
-        rows.input_ids[first:last],
-        rows.positions[first:last],
-        rows.target_rows[targets] - first,
-        rows.target_ids[targets],
-    )
-    # In float64: the order of the batches must not change a sum.
-    np.add.at(sums, rows.sentences[targets], found.astype(np.float64))
+class _Batch(NamedTuple):
+    """What `ScoreTokens` takes, and what becomes of it.
+
+    Attributes:
+      input_ids: as in `ScoreTokens`.
+      positions: as in `ScoreTokens`.
+      target_rows: as in `ScoreTokens`.
+      target_ids: as in `ScoreTokens`.
+      sentences: int32 [M], the sentence of each scored token.
+      num_equal_tokens: tokens of rows that equal one of these.
+    """
+
+    input_ids: np.ndarray
+    positions: np.ndarray
+    target_rows: np.ndarray
+    target_ids: np.ndarray
+    sentences: np.ndarray
+    num_equal_tokens: int
+
+
+def _batches(
+    scorer: Scorer, sentences: Sequence[Sequence[int]], metric: str
+) -> Iterator[_Batch]:
+    for rows in masked_rows.make(sentences, scorer.tokenizer, metric):
+        number, length = rows.input_ids.shape
+        size = max(1, scorer.batch_tokens // length)
+        for first in range(0, number, size):
+            last = min(first + size, number)
+            targets = slice(*np.searchsorted(rows.target_rows, [first, last]))
+            target_ids = rows.target_ids[targets]
+            yield _Batch(
+                rows.input_ids[first:last],
+                rows.positions[first:last],
+                rows.target_rows[targets] - first,
+                target_ids,
+                rows.sentences[targets],
+                (len(target_ids) - (last - first)) * length,
+            )
+
+
+def _score_in_order(
+    scorer: Scorer, batches: Iterator[_Batch]
+) -> Iterator[tuple[_Batch, np.ndarray]]:
+    """Yields each batch and its scores; few batches are in memory at a time."""
+    if scorer.batches_at_once == 1:
+        for batch in batches:
+            yield batch, scorer.score_tokens(*batch[:4])
+        return
+    with concurrent.futures.ThreadPoolExecutor(scorer.batches_at_once) as pool:
+        waiting: collections.deque = collections.deque()
+        for batch in batches:
+            waiting.append((batch, pool.submit(scorer.score_tokens, *batch[:4])))
+            if len(waiting) > scorer.batches_at_once:
+                first, scores = waiting.popleft()
+                yield first, scores.result()
+        for batch, scores in waiting:
+            yield batch, scores.result()
 
 
 def _fits(scorer: Scorer, ids: Sequence[int]) -> bool:

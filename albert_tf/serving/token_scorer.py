@@ -36,6 +36,7 @@ def load_scorer(
     compute_dtype: str | None = None,
     weights: str = config_lib.WEIGHTS[0],
     batch_tokens: int = settings.BATCH_TOKENS,
+    batches_at_once: int = 1,
 ) -> LoadedScorer:
     """Loads a model.
 
@@ -45,12 +46,13 @@ def load_scorer(
       compute_dtype: of the blocks; None means that of the run. Not for a SavedModel.
       weights: of the checkpoint, as in `checkpointer.weights_part`.
       batch_tokens: as in `scoring.Scorer`.
+      batches_at_once: as in `scoring.Scorer`.
 
     Raises:
       ValueError: there is no such model, or it has no masked-LM head.
     """
     if saved_model_dir.is_saved_model(model):
-        return _load_saved_model(model, batch_tokens)
+        return _load_saved_model(model, batch_tokens, batches_at_once)
     model_dir, checkpoint = model, ""
     if not files.is_folder(model):
         config_path = warm_start.find_beside(model, schema.CONFIG_FILE)
@@ -74,11 +76,14 @@ def load_scorer(
         tokenizer,
         config.data.max_seq_length,
         batch_tokens,
+        batches_at_once,
     )
     return LoadedScorer(scorer, config, path)
 
 
-def _load_saved_model(path: str, batch_tokens: int) -> LoadedScorer:
+def _load_saved_model(
+    path: str, batch_tokens: int, batches_at_once: int
+) -> LoadedScorer:
     loaded = saved_model.load(path)
     folder = os.path.join(path, saved_model_dir.EXTRA)
     config_path = os.path.join(folder, schema.CONFIG_FILE)
@@ -88,7 +93,11 @@ def _load_saved_model(path: str, batch_tokens: int) -> LoadedScorer:
             f"{', '.join(loaded.signatures)}. Export a pre-trained model again with "
             "albert_tf.export"
         )
-    scorer = dataclasses.replace(of_loaded(loaded, path), batch_tokens=batch_tokens)
+    scorer = dataclasses.replace(
+        of_loaded(loaded, path),
+        batch_tokens=batch_tokens,
+        batches_at_once=batches_at_once,
+    )
     return LoadedScorer(scorer, config_io.read(config_path), "")
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from albert_tf.core import config as config_lib
+from albert_tf.model import compute as compute_lib
 from albert_tf.model import pretraining_model
 from albert_tf.probing import model_scorer
 
@@ -23,7 +24,7 @@ def model_of(fuses: bool, **changes):
     config = config_lib.ModelConfig(
         vocab_size=VOCAB_SIZE, max_positions=LONGEST, **{**sizes, **changes}
     )
-    form = model_scorer.scoring_form("float32", fuses)
+    form = compute_lib.Compute("float32", fuses)
     model = pretraining_model.build_pretraining_model(config, 1, form)
     rng = np.random.default_rng(2)
     for variable in model.variables:
@@ -87,6 +88,8 @@ def test_nothing_is_traced_again_for_another_length(monkeypatch):
 
 
 def test_a_form_lets_oneDNN_fuse_what_xla_does_not():
-    assert model_scorer.scoring_form("bfloat16", True).elementwise_dtype == "float32"
+    fused = model_scorer.scoring_form("bfloat16", True)
+    assert (fused.fuse_elementwise, fused.elementwise_dtype) == (True, "float32")
+    assert not model_scorer.scoring_form("float32", True).fuse_elementwise
     plain = model_scorer.scoring_form("bfloat16", False)
     assert (plain.fuse_elementwise, plain.elementwise_dtype) == (False, "bfloat16")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -49,10 +50,11 @@ def by_definition(tokenizer, sentence):
     return total
 
 
+@pytest.mark.parametrize("batches_at_once", [1, 3])
 @pytest.mark.parametrize("batch_tokens", [1, 20, 10_000])
-def test_a_score_is_the_sum_over_the_tokens(tokenizer, batch_tokens):
+def test_a_score_is_the_sum_over_the_tokens(tokenizer, batch_tokens, batches_at_once):
     model = FakeModel()
-    scorer = scoring.Scorer(model, tokenizer, 24, batch_tokens)
+    scorer = scoring.Scorer(model, tokenizer, 24, batch_tokens, batches_at_once)
     found = scoring.score(scorer, SENTENCES)
     assert found.values.tolist() == [by_definition(tokenizer, s) for s in SENTENCES]
     # The last differs from the first in case only, and costs nothing.
@@ -62,6 +64,26 @@ def test_a_score_is_the_sum_over_the_tokens(tokenizer, batch_tokens):
     assert sum(rows * length for rows, length in model.shapes) == found.num_tokens
     if batch_tokens == 20:
         assert all(shape[0] * shape[1] <= 20 for shape in model.shapes)
+
+
+def test_batches_are_computed_side_by_side_and_an_error_in_one_is_raised(tokenizer):
+    started = threading.Barrier(2, timeout=20)
+
+    def score_tokens(input_ids, positions, target_rows, target_ids):
+        started.wait()  # for ever if there is no second thread
+        return np.float32(target_ids)
+
+    scorer = scoring.Scorer(score_tokens, tokenizer, 24, 1, 2)
+    sentences = SENTENCES[:2]
+    ids = [tokenizer.encode(sentence) for sentence in sentences]
+    assert sum(map(len, ids)) % 2 == 0
+    assert scoring.score(scorer, sentences).values.tolist() == [*map(sum, ids)]
+
+    def fail(*arrays):
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        scoring.score(scoring.Scorer(fail, tokenizer, 24, 1, 2), sentences)
 
 
 def test_scores_that_are_not_numbers_are_not_taken_for_long_sentences(tokenizer):
