@@ -194,19 +194,35 @@ def test_what_batches_by_length_save_is_that_of_the_figures():
 
 
 def test_the_speed_of_the_probe_is_that_of_the_figures():
+    found = _read("probing/speed.json")
+    before = found["one_batch_at_a_time_on_all_cores"]
+    text = _text("probing.md")
+    assert f'"Before" is commit {before["commit"]}' in text
     _require(
         "probing.md",
         [
             [
-                f"4, {one['dtype']}",
+                f"{one['dtype']}{suffix}",
                 f"{one['batch_tokens']:,}",
                 f"{one['tokens_per_second']:,.0f}",
                 f"{one['sentences_per_second']:.0f}",
                 f"{one['blimp_minutes']:.1f}",
                 f"{one['core_minutes']:.1f}",
             ]
-            for one in _read("probing/speed.json")["rows"]
+            for suffix, rows in ((", before", before["rows"]), ("", found["rows"]))
+            for one in rows
         ],
+    )
+    first = found["minutes_of_the_turns_before"]
+    low, full = first["bfloat16"], first["float32"]
+    other = {
+        one["dtype"]: f"{one['blimp_minutes']:.1f}"
+        for one in found["the_same_on_another_day"]["rows"]
+    }
+    assert (
+        f"bfloat16 took {low['now']} minutes instead of {low['before']}, and float32 "
+        f"{full['now']} instead of {full['before']}. On another day the code of before "
+        f"took {other['bfloat16']} and {other['float32']}." in text
     )
 
 
