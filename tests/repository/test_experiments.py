@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shlex
 import statistics
 import types
 
@@ -428,11 +429,18 @@ def test_twice_the_steps_are_those_of_their_figures():
 
 
 @pytest.mark.parametrize(
-    "name", ["double_steps.json", "muon_adamw.json", "small_recipe.json"]
+    "name",
+    [
+        "double_steps.json",
+        "muon_adamw.json",
+        "small_recipe.json",
+        "text_with_questions.json",
+    ],
 )
 def test_the_guard_raises_no_alarm_on_the_runs_of_the_small_recipe(name):
     found = _read(name)
-    settings = re.findall(r"--set (\S+)", found["command"])
+    words = shlex.split(found["command"])
+    settings = [word for flag, word in itertools.pairwise(words) if flag == "--set"]
     config = config_io.load(str(project_files.ROOT / "configs/small.py"), settings)
     stages = stages_lib.split(config)
     records = types.SimpleNamespace(num_records=1_000_000, statistics={})
@@ -715,3 +723,70 @@ def test_text_with_questions_has_the_figures_of_its_file():
         others = [mean(run, is_question) for run in runs.values()]
         shown = sentence.format(mean(mixed, is_question), min(others), max(others))
         assert shown in " ".join(text.split())
+
+
+def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
+    found = _read("text_with_questions.json")
+    heading = "## 2026-11-28: a whole run on text with questions"
+    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
+    section, rows = " ".join(section.split()), _rows(heading)
+    _assert_curves(rows, found, "BLiMP, 20 pairs each, %", "probe_of_20_pairs")
+    (steps,) = (row[1:] for row in rows if row[0] == "step")
+    heldout = {f"{one['step']:,}": one for one in found["heldout"]}
+    losses = [f"{heldout[step]['mlm_loss_of_wikipedia']:.3f}" for step in steps]
+    assert ["of that, Wikipedia", *losses] in rows
+    runs = ("this run", "Wikipedia alone")
+    _assert_compared(rows, found, runs)
+    _assert_probes(found)
+    assert f"{found['seconds']:,.0f} s in all" in section
+    assert f"{found['seconds_a_step']:.2f} s a step" in section
+    minutes = found["seconds"] / 60
+    assert f"reached in {minutes:.0f} minutes" in section
+
+    # ---- Zorro ----
+    texts = _read("zorro_texts.json")["paradigms"]
+    shares = found["zorro_500_pairs_by_paradigm"]
+    asked = [name for name in shares if texts[name]["questions"] == 1]
+    others = [name for name in shares if name not in asked]
+    gains = {}
+    for label, names in (
+        ("6 paradigms of questions", asked),
+        ("17 other paradigms", others),
+        ("dropped arguments", ["argument_structure-dropped_argument"]),
+        ('matrix questions with "ever"', ["npi_licensing-matrix_question"]),
+        ("adjunct islands", ["island-effects-adjunct_island"]),
+        ("ellipsis of a noun", ["ellipsis-n_bar"]),
+        ('"only" with "ever"', ["npi_licensing-only_npi_licensor"]),
+    ):
+        means = [
+            100 * statistics.fmean(shares[name][run] for name in names) for run in runs
+        ]
+        assert [f"Zorro, {label}, %", *(f"{mean:.1f}" for mean in means)] in rows
+        gains[label] = means[0] - means[1]
+    asked, other = gains["6 paradigms of questions"], gains["17 other paradigms"]
+    assert (
+        f"{asked:.0f} points in the six paradigms of questions, {other:.0f} in the "
+        "others, of which more than half is dropped arguments" in section
+    )
+    assert gains["dropped arguments"] / 17 > other / 2
+
+    # ---- BLiMP, and the other run ----
+    before = _read("muon_adamw.json")
+    for name, label in (
+        ("anaphor_agreement", "agreement of pronouns ({} instead of {}%)"),
+        ("npi_licensing", "negative polarity ({} and {})"),
+        ("ellipsis", "ellipsis ({} and {})"),
+        ("island_effects", "islands ({} and {})"),
+        ("filler_gap_dependency", "filler-gap dependencies ({} and {})"),
+    ):
+        pair = [
+            f"{100 * run['blimp']['phenomena'][name]['accuracy']:.1f}"
+            for run in (found, before)
+        ]
+        assert label.format(*pair) in section
+    gained = [
+        100 * (pairs["this run"] - pairs["Wikipedia alone"])
+        for pairs in map(found["same_pairs"].get, ("zorro", "blimp"))
+    ]
+    assert f"{gained[0]:.1f} points above" in section
+    assert f"BLiMP {gained[1]:.1f} points higher" in section
