@@ -784,6 +784,44 @@ def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
             for run in (found, before)
         ]
         assert label.format(*pair) in section
+    # ---- Fine-tuning ----
+    others = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
+    cells = []
+    for task, score, factor, digits in (
+        ("cola", "matthews", 1, 3),
+        ("mrpc", "accuracy", 100, 1),
+    ):
+        values = [factor * one for one in found["fine_tuned"][task]["scores"][score]]
+        cells += [
+            f"{one:.{digits}f}"
+            for one in (
+                *(statistics.median(values), min(values), max(values)),
+                *(
+                    factor * statistics.median(others[task][kind]["scores"][score])
+                    for kind in ("pretrained", "random")
+                ),
+            )
+        ]
+    cola, mrpc = cells[:5], cells[5:]
+    assert (
+        f"it has {cola[0]} ({cola[1]} to {cola[2]}) on CoLA, with 1e-4, and {mrpc[0]}% "
+        f"({mrpc[1]} to {mrpc[2]}) on MRPC, with 3e-4." in section
+    )
+    assert (
+        f"has {cola[3]} and {mrpc[3]}%, random weights {cola[4]} and {mrpc[4]}%."
+        in section
+    )
+    rates = {task: one["learning_rate"] for task, one in found["fine_tuned"].items()}
+    assert rates == {"cola": 1e-4, "mrpc": 3e-4}
+    text = " ".join((DOCS / "finetuning.md").read_text().split())
+    sweeps = [one["sweep"].values() for one in found["fine_tuned"].values()]
+    low, middle, high = (f"{one:.3f}" for one in sweeps[0])
+    first, second, third = (f"{100 * one:.1f}" for one in sweeps[1])
+    assert (
+        f"CoLA has {low}, {middle} and {high}, and MRPC {first}, {second} and {third}."
+        in text
+    )
+
     gained = [
         100 * (pairs["this run"] - pairs["Wikipedia alone"])
         for pairs in map(found["same_pairs"].get, ("zorro", "blimp"))
