@@ -10,8 +10,8 @@ python -m albert_tf.pretrain --config=configs/small.py --data_dir=records \
 
 18,000 steps of 4,096 tokens, one to two hours on two cores that multiply in
 bfloat16: BLiMP 62.3% (61.6 to 63.0; 300 pairs of each paradigm), Zorro 67.4%
-(66.6 to 68.3; 500 pairs), of Wikipedia's articles alone. Where 30% of the rows
-are of text with dialogues and questions, they are 63.8% and 80.0%.
+(66.6 to 68.3; 500 pairs), trained on Wikipedia's articles alone. With 30% of the
+rows from text with dialogues and questions it has 63.8% and 80.0%.
 
 The order of sentences is not learnt: with these masks [CLS] becomes the same for
 all texts. It depends on the text with

@@ -26,8 +26,8 @@ def have_two_threads() -> None:
 def one_core_a_batch() -> int:
     """Gives each operation one core, so that several batches fill a CPU.
 
-    Small operations do not get faster with more cores, and those that XLA compiles run
-    on one.
+    Small operations gain little from more cores, and those that XLA compiles run on
+    one.
 
     Returns:
       How many batches to compute side by side. It is 1, and nothing changes, with an

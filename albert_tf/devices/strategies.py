@@ -386,8 +386,8 @@ def leave_together(strategy: tf.distribute.Strategy) -> None:
     """Waits until no other worker needs this one any more.
 
     A worker that has its part of a sum may end while another still reads that sum from
-    it, which the other takes for the loss of a worker. This waits for 20 seconds at
-    most, and no longer once a worker is lost, which is no error here: what is to be
+    it, which the other takes for the loss of a worker. It is no error here if a worker
+    is lost, or does not come within 20 seconds: this waits no longer. What is to be
     kept must be saved before.
     """
     if not has_several_processes():

@@ -70,7 +70,7 @@ def test_batches_are_computed_side_by_side_and_an_error_in_one_is_raised(tokeniz
     started = threading.Barrier(2, timeout=20)
 
     def score_tokens(input_ids, positions, target_rows, target_ids):
-        started.wait()  # for ever if there is no second thread
+        started.wait()  # breaks if there is no second thread
         return np.float32(target_ids)
 
     scorer = scoring.Scorer(score_tokens, tokenizer, 24, 1, 2)

@@ -25,15 +25,24 @@ def _read(name):
     return json.loads((DOCS / "experiments" / name).read_text())
 
 
+def _section(heading):
+    """Returns the text below a heading, up to the next one of its level."""
+    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
+    return section.split("\n## ")[0]
+
+
 def _rows(heading):
     """Returns the cells of the rows below a heading."""
-    text = (DOCS / "experiments.md").read_text()
-    (section,) = text.split(f"{heading}\n")[1:]
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in section.split("\n## ")[0].splitlines()
+        for line in _section(heading).splitlines()
         if line.startswith("| ")
     ]
+
+
+def _entry(heading):
+    """Returns the text below a heading, with single spaces, and its tables' rows."""
+    return " ".join(_section(heading).split()), _rows(heading)
 
 
 def _assert_probes(found):
@@ -376,9 +385,7 @@ def test_the_stages_that_training_shows_are_those_of_the_small_recipe():
 
 def test_the_small_recipe_as_it_was_has_the_curves_of_its_figures():
     found = _read("small_recipe.json")
-    heading = "## 2026-11-28: the small recipe as it was"
-    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
-    section, rows = " ".join(section.split()), _rows(heading)
+    section, rows = _entry("## 2026-11-28: the small recipe as it was")
     _assert_curves(rows, found, "BLiMP, 20 pairs each, %", "probe_of_20_pairs")
     runs = ("this run", "twice the steps", "masks of the paper, 18,000 steps")
     _assert_compared(rows, found, runs)
@@ -396,9 +403,7 @@ def test_the_small_recipe_as_it_was_has_the_curves_of_its_figures():
 
 def test_twice_the_steps_are_those_of_their_figures():
     found, before = _read("double_steps.json"), _read("muon_adamw.json")
-    heading = "## 2026-11-26: twice the steps"
-    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
-    section, rows = " ".join(section.split()), _rows(heading)
+    section, rows = _entry("## 2026-11-26: twice the steps")
     _assert_curves(rows, found, "Zorro, 50 pairs each, %", "probe_of_50_pairs")
     _assert_probes(found)
     assert f"{found['seconds']:,.0f} s" in section
@@ -727,9 +732,7 @@ def test_text_with_questions_has_the_figures_of_its_file():
 
 def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
     found = _read("text_with_questions.json")
-    heading = "## 2026-11-28: a whole run on text with questions"
-    (section,) = (DOCS / "experiments.md").read_text().split(f"{heading}\n")[1:]
-    section, rows = " ".join(section.split()), _rows(heading)
+    section, rows = _entry("## 2026-11-28: a whole run on text with questions")
     _assert_curves(rows, found, "BLiMP, 20 pairs each, %", "probe_of_20_pairs")
     (steps,) = (row[1:] for row in rows if row[0] == "step")
     heldout = {f"{one['step']:,}": one for one in found["heldout"]}
@@ -784,6 +787,7 @@ def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
             for run in (found, before)
         ]
         assert label.format(*pair) in section
+
     # ---- Fine-tuning ----
     others = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
     cells = []
