@@ -4,7 +4,6 @@ A `Scorer` is a model and its tokenizer; the model is a function of arrays, so t
 in this process, an exported one and a test's are used alike.
 """
 
-import collections
 import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.core import progress_bar
+from albert_tf.core import progress_bar, side_by_side
 from albert_tf.probing import masked_rows, settings
 from albert_tf.tokenization import tokenizer as tokenizer_lib
 
@@ -155,20 +154,17 @@ def _batches(
 def _score_in_order(
     scorer: Scorer, batches: Iterator[_Batch]
 ) -> Iterator[tuple[_Batch, np.ndarray]]:
-    """Yields each batch and its scores; few batches are in memory at a time."""
-    if scorer.batches_at_once == 1:
-        for batch in batches:
-            yield batch, scorer.score_tokens(*batch[:4])
+    """Yields each batch and its scores."""
+
+    def score_batch(batch: _Batch) -> tuple[_Batch, np.ndarray]:
+        return batch, scorer.score_tokens(*batch[:4])
+
+    number = scorer.batches_at_once
+    if number == 1:  # in this thread, which may have a device of its own
+        yield from map(score_batch, batches)
         return
-    with concurrent.futures.ThreadPoolExecutor(scorer.batches_at_once) as pool:
-        waiting: collections.deque = collections.deque()
-        for batch in batches:
-            waiting.append((batch, pool.submit(scorer.score_tokens, *batch[:4])))
-            if len(waiting) > scorer.batches_at_once:
-                first, scores = waiting.popleft()
-                yield first, scores.result()
-        for batch, scores in waiting:
-            yield batch, scores.result()
+    with concurrent.futures.ThreadPoolExecutor(number) as pool:
+        yield from side_by_side.map_in_order(pool, score_batch, batches, number)
 
 
 def _fits(scorer: Scorer, ids: Sequence[int]) -> bool:

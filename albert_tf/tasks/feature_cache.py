@@ -1,6 +1,5 @@
 """Encodes examples on all cores, and caches the features on disk."""
 
-import collections
 import concurrent.futures.process
 import contextlib
 import dataclasses
@@ -11,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from albert_tf.core import files, progress_bar
+from albert_tf.core import files, progress_bar, side_by_side
 from albert_tf.tasks import base
 from albert_tf.tasks import features as features_lib
 from albert_tf.tokenization import tokenizer as tokenizer_lib
@@ -149,14 +148,8 @@ def _encode_all(
     with concurrent.futures.ProcessPoolExecutor(
         num_workers, multiprocessing.get_context("spawn")
     ) as pool:
-        waiting: collections.deque[concurrent.futures.Future] = collections.deque()
         try:
-            for chunk in chunks:
-                waiting.append(pool.submit(_encode, chunk))
-                if len(waiting) > 2 * num_workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from side_by_side.map_in_order(pool, _encode, chunks, 2 * num_workers)
         except concurrent.futures.process.BrokenProcessPool as error:
             raise OSError(
                 "a process that encodes examples was killed, perhaps for lack of "

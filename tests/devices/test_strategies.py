@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import types
 
 import pytest
 import tensorflow as tf
@@ -203,3 +204,58 @@ def test_the_tpu_build_of_tensorflow_trains_on_the_tpu(monkeypatch):
     )
     monkeypatch.setattr(strategies, "_tpu", lambda address: address)
     assert strategies.create_strategy() == "local"
+
+
+class _FakeService:
+    """The keys of a coordination service; what is asked for and absent is late."""
+
+    def __init__(self, known):
+        self.known, self.calls = set(known), []
+
+    def set_config_key_value(self, key, value):
+        self.calls.append(("set", key))
+
+    def get_config_key_value(self, key, timeout_in_ms):
+        self.calls.append(("get", key))
+        if key not in self.known:
+            raise tf.errors.DeadlineExceededError(None, None, f"{timeout_in_ms} ms")
+
+
+@pytest.mark.parametrize(
+    ("this", "known", "expected"),
+    [
+        # The first holds the service: it goes when the others need it no more.
+        (0, "done-1 done-2 gone-1 gone-2", "set-done-0 done-1 done-2 gone-1 gone-2"),
+        (2, "done-0 done-1", "set-done-2 done-0 done-1 set-gone-2"),
+        # One is lost.
+        (0, "done-1", "set-done-0 done-1 done-2"),
+        (1, "", "set-done-1 done-0"),
+    ],
+)
+def test_workers_leave_when_all_have_the_last_sum(this, known, expected, monkeypatch):
+    workers = [f"127.0.0.1:{port}" for port in (1, 2, 3)]
+    monkeypatch.setenv("TF_CONFIG", _cluster(*workers))
+    resolver = types.SimpleNamespace(
+        task_type="worker",
+        task_id=this,
+        cluster_spec=lambda: tf.train.ClusterSpec({"worker": workers}),
+    )
+    monkeypatch.setattr(strategies, "_LEAVINGS", iter([5]))
+    names = {"done": "has all", "gone": "leaves"}
+
+    def key(word):
+        *_, what, worker = word.split("-")
+        return f"albert_tf/5/{names[what]}/worker/{worker}"
+
+    service = _FakeService(map(key, known.split()))
+    monkeypatch.setattr(strategies.eager_context, "context", lambda: service)
+    strategies.leave_together(types.SimpleNamespace(cluster_resolver=resolver))
+    assert service.calls == [
+        ("set" if word.startswith("set-") else "get", key(word))
+        for word in expected.split()
+    ]
+
+
+def test_a_process_that_is_alone_leaves_at_once(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    strategies.leave_together(None)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from albert_tf import ensemble, evaluate, finetune
 from albert_tf.checkpoints import run_lock
 from albert_tf.core import config_io
+from albert_tf.devices import strategies
 from albert_tf.finetuning import finetuning
 from albert_tf.tasks import predictions as predictions_lib
 from tests.support import binaries, heartbeats, small_task
@@ -37,7 +38,13 @@ _TUNED = ("train.num_steps=60", "train.eval_every_steps=20", "train.ema_decay=0.
 def tuned(tmp_path_factory, pretrained, table):
     """A whole run of 60 steps, whose averages are evaluated."""
     folder = tmp_path_factory.mktemp("tuned") / "run"
-    binaries.run(finetune, *small_task.arguments(pretrained, table, folder, *_TUNED))
+    with pytest.MonkeyPatch.context() as patch:
+        leavings = []
+        patch.setattr(strategies, "leave_together", leavings.append)
+        binaries.run(
+            finetune, *small_task.arguments(pretrained, table, folder, *_TUNED)
+        )
+    assert len(leavings) == 2  # after the last step, and after the last prediction
     return folder
 
 
@@ -90,9 +97,12 @@ def test_every_example_of_each_split_is_answered_and_kept(tuned, table):
         assert found == [a["prediction"] for a in answers]
 
 
-def test_a_checkpoint_is_scored_alone(tuned, table, tmp_path, capsys):
+def test_a_checkpoint_is_scored_alone(tuned, table, tmp_path, capsys, monkeypatch):
+    leavings = []
+    monkeypatch.setattr(strategies, "leave_together", leavings.append)
     arguments = [f"--model_dir={tuned}", f"--data_dir={table}"]
     binaries.run(evaluate, *arguments, f"--output_dir={tmp_path / 'again'}")
+    assert len(leavings) == 1
     again = (tmp_path / "again" / "answers-dev.jsonl").read_text()
     assert again == (tuned / "answers-dev.jsonl").read_text()
     assert _results(tmp_path / "again")["scores"] == _results(tuned)["scores"]

@@ -78,6 +78,19 @@ def test_a_run_stops_where_the_host_has_something_to_do(tmp_path):
     assert _best(tmp_path) == {"step": 10, "metric": 1.0}
 
 
+def test_workers_leave_together_once_all_is_saved(tmp_path, monkeypatch):
+    newest = []
+    monkeypatch.setattr(
+        strategies,
+        "leave_together",
+        lambda _: newest.append(checkpointer.newest_path(str(tmp_path))),
+    )
+    with pytest.raises(preemption.Stopped):
+        counting_run.Run(tmp_path, LOSSES, stop_at=7).execute()
+    counting_run.Run(tmp_path, LOSSES).execute()
+    assert newest == [str(tmp_path / f"model.ckpt-{step}") for step in (7, 20)]
+
+
 @pytest.mark.parametrize("metric", ["mlm_loss", "mlm_accuracy"])
 @pytest.mark.parametrize(
     "stop", [{"stop_at": 10}, {"stop_at": 7}, {"stop_in_evaluation": 10}]
