@@ -788,6 +788,15 @@ def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
         ]
         assert label.format(*pair) in section
 
+    # ---- All pairs ----
+    blimp, zorro = (
+        "{:.1f}% ({:.1f} to {:.1f})".format(
+            *(100 * one[key] for key in ("accuracy", "low", "high"))
+        )
+        for one in map(found["all_pairs"].get, ("blimp", "zorro"))
+    )
+    assert f"Of all pairs BLiMP is {blimp} and Zorro {zorro}." in section
+
     # ---- Fine-tuning ----
     others = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
     cells = []

@@ -224,6 +224,10 @@ def test_the_speed_of_the_probe_is_that_of_the_figures():
         f"{full['now']} instead of {full['before']}. On another day the code of before "
         f"took {other['bfloat16']} and {other['float32']}." in text
     )
+    whole = _read("experiments/text_with_questions.json")["all_pairs"]
+    assert f"took {whole['blimp']['seconds_with_start']:.0f} s on the Xeon" in text
+    assert f"and {whole['blimp']['gigabytes']:.1f} GB of memory" in text
+    assert f"Zorro took {whole['zorro']['seconds_with_start']:.0f} s" in text
 
 
 def test_speeds_of_the_papers_models_are_those_of_the_figures():
