@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_tf.core import config as config_lib
 from albert_tf.core import plurals, text_table
-from albert_tf.devices import cpu_threads, strategies
+from albert_tf.devices import cpu_threads
 from albert_tf.model import pretraining_model
 from albert_tf.probing import model_scorer, scoring
 
@@ -68,8 +68,7 @@ def measure(
         )
     found = []
     for dtype in dtypes:
-        fuses = strategies.fuses_elementwise(config.train.jit_compile)
-        form = model_scorer.scoring_form(dtype, fuses)
+        form = model_scorer.scoring_form(dtype, config.train.jit_compile)
         model = pretraining_model.build_pretraining_model(
             config.model, config.train.seed, form
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.devices import strategies
 from albert_tf.model import compute as compute_lib
 from albert_tf.model import encoder, pretraining_model, token_scores
 from albert_tf.probing import scoring, settings
@@ -13,17 +14,20 @@ from albert_tf.probing import scoring, settings
 _ROWS, _NUMBERS = (tf.TensorSpec(shape, tf.int32) for shape in ([None, None], [None]))
 
 
-def scoring_form(dtype: str, fuse_elementwise: bool) -> compute_lib.Compute:
+def scoring_form(dtype: str, jit_compile: str) -> compute_lib.Compute:
     """Returns how a model scores tokens fastest.
 
     In float32, oneDNN fuses as well as XLA. Otherwise XLA is faster; without it, oneDNN
     fuses the activation function with the product before it if both have one dtype.
+    With "on" XLA fuses too, but does not compile the model as a whole, which takes long
+    for the many lengths of sentences.
 
     Args:
       dtype: of the blocks.
-      fuse_elementwise: whether XLA may fuse, as in `Compute`.
+      jit_compile: `train.jit_compile` of the model's run.
     """
-    fuses = fuse_elementwise and dtype != "float32"
+    may_fuse = strategies.fuses_elementwise("off" if jit_compile == "off" else "auto")
+    fuses = may_fuse and dtype != "float32"
     elementwise = "float32" if fuses else dtype
     return compute_lib.Compute(dtype, fuses, elementwise_dtype=elementwise)
 

@@ -82,14 +82,14 @@ def probe(
 
 
 def to_dict(
-    probed: Probed, compared: Sequence[published.Published], **settings: Any
+    probed: Probed, compared: Sequence[published.Published], **circumstances: Any
 ) -> dict[str, Any]:
     """Returns all but the scores of the pairs, as values that JSON can hold.
 
     Args:
       probed: the outcome.
       compared: accuracies of others on the same suite.
-      **settings: what was probed and how, which come first.
+      **circumstances: what was probed and how, which come first.
     """
     examples: dict[str, suites.Pair] = {}
     for pair in probed.pairs:
@@ -99,7 +99,7 @@ def to_dict(
         paradigm["example"] = [examples[name].good, examples[name].bad]
     phenomenon_of = probed.accuracies.phenomenon_of
     return {
-        **settings,
+        **circumstances,
         "num_pairs": len(probed.pairs),
         "num_too_long": probed.num_too_long,
         "num_rows": probed.scores.num_rows,

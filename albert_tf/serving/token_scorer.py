@@ -8,7 +8,6 @@ from albert_tf.checkpoints import warm_start
 from albert_tf.core import config as config_lib
 from albert_tf.core import config_io, files
 from albert_tf.data import schema
-from albert_tf.devices import strategies
 from albert_tf.inference import saved_model, saved_model_dir
 from albert_tf.probing import model_scorer, scoring, settings
 from albert_tf.serving import load
@@ -68,8 +67,8 @@ def load_scorer(
             "--model must be pre-trained: a fine-tuned model has no masked-LM head. "
             f"{model} is fine-tuned on {config.task.name}"
         )
-    fuses = strategies.fuses_elementwise(config.train.jit_compile)
-    form = model_scorer.scoring_form(config.train.compute_dtype, fuses)
+    run = config.train
+    form = model_scorer.scoring_form(run.compute_dtype, run.jit_compile)
     network, path = load.load_pretrained(model_dir, config, checkpoint, weights, form)
     scorer = scoring.Scorer(
         model_scorer.make_score_tokens(network, batch_tokens),

@@ -51,7 +51,7 @@ def make_probe(
     tokenizer = tokenizer_lib.Tokenizer(vocab, config.data.lower_case)
     # In the dtype of what is exported from the run.
     dtype = config_lib.serving_dtype(run.compute_dtype)
-    form = model_scorer.scoring_form(dtype, model.compute.fuse_elementwise)
+    form = model_scorer.scoring_form(dtype, run.jit_compile)
     copy = pretraining_model.build_pretraining_model(config.model, run.seed, form)
     # Hosts leave a loop together; one alone must not leave it for a signal.
     may_stop = strategies.num_hosts(strategy) == 1

@@ -45,8 +45,8 @@ def _entry(heading):
     return " ".join(_section(heading).split()), _rows(heading)
 
 
-def _assert_probes(found):
-    text = (DOCS / "experiments.md").read_text()
+def _assert_probes(heading, found):
+    text, _ = _entry(heading)
     for name, suite in (("BLiMP", "blimp"), ("Zorro", "zorro")):
         low, mean, high = (
             100 * found[suite]["overall"][key] for key in ("low", "accuracy", "high")
@@ -81,7 +81,7 @@ def test_the_long_run_is_that_of_its_figures():
     assert ["held-out MLM loss", *losses] in rows
     shares = [f"{100 * probes[step]['accuracy']:.1f}" for step in steps]
     assert ["BLiMP, 20 pairs each, %", *shares] in rows
-    _assert_probes(found)
+    _assert_probes("## 2026-11-24: two hours and a quarter", found)
 
 
 def test_the_run_with_all_tokens_masked_is_that_of_its_figures():
@@ -107,7 +107,7 @@ def test_the_run_with_all_tokens_masked_is_that_of_its_figures():
         for step in steps
     ]
     assert ["the same in the last entry", *shares] in rows
-    _assert_probes(found)
+    _assert_probes("## 2026-11-24: every masked token becomes [MASK]", found)
 
 
 def test_the_run_with_muon_is_that_of_its_figures():
@@ -142,7 +142,7 @@ def test_the_run_with_muon_is_that_of_its_figures():
     probes = {row["step"]: row["accuracy"] for row in found["probe_of_20_pairs"]}
     shares = [f"{100 * probes[s]:.1f}" if s in probes else "" for s in steps]
     assert ["BLiMP, 20 pairs each, %", *shares] in rows
-    _assert_probes(found)
+    _assert_probes("## 2026-11-25: orthogonalized steps for the matrices (Muon)", found)
 
 
 def test_the_decays_are_those_of_their_figures():
@@ -225,7 +225,7 @@ def test_the_recipe_with_these_settings_is_that_of_its_figures():
         assert f"| {name} | {cells} |\n" in section
     cells = f"| BLiMP, 20 pairs each, % | {' | '.join(shares)} |".replace("|  |", "| |")
     assert f"{cells}\n" in section
-    _assert_probes(found)
+    _assert_probes("### The recipe with these settings", found)
     assert f"{found['seconds']:,.0f} s" in section
     last = found["heldout"][-1]
     assert f"{100 * last['sentence_order_accuracy']:.1f}% at the end" in section
@@ -389,7 +389,7 @@ def test_the_small_recipe_as_it_was_has_the_curves_of_its_figures():
     _assert_curves(rows, found, "BLiMP, 20 pairs each, %", "probe_of_20_pairs")
     runs = ("this run", "twice the steps", "masks of the paper, 18,000 steps")
     _assert_compared(rows, found, runs)
-    _assert_probes(found)
+    _assert_probes("## 2026-11-28: the small recipe as it was", found)
     assert f"{found['seconds']:,.0f} s" in section
     assert f"{found['seconds_a_step']:.2f} s a step" in section
     before = _read("double_steps.json")
@@ -405,7 +405,7 @@ def test_twice_the_steps_are_those_of_their_figures():
     found, before = _read("double_steps.json"), _read("muon_adamw.json")
     section, rows = _entry("## 2026-11-26: twice the steps")
     _assert_curves(rows, found, "Zorro, 50 pairs each, %", "probe_of_50_pairs")
-    _assert_probes(found)
+    _assert_probes("## 2026-11-26: twice the steps", found)
     assert f"{found['seconds']:,.0f} s" in section
     runs = ("twice the steps, step 36,000", "masks of the paper, step 18,000")
     _assert_compared(rows, found, runs)
@@ -740,7 +740,7 @@ def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
     assert ["of that, Wikipedia", *losses] in rows
     runs = ("this run", "Wikipedia alone")
     _assert_compared(rows, found, runs)
-    _assert_probes(found)
+    _assert_probes("## 2026-11-28: a whole run on text with questions", found)
     assert f"{found['seconds']:,.0f} s in all" in section
     assert f"{found['seconds_a_step']:.2f} s a step" in section
     minutes = found["seconds"] / 60
