@@ -7,6 +7,10 @@ interrupted, the same command resumes: a stage that is done does not run again, 
 its command, the recipe or an earlier stage changed.
 """
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -39,8 +43,21 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         from albert_tf.demonstration import pipeline
 
         print(pipeline.run(flag_values.output_dir, config))
+        if activation := _activation():
+            print(f"First, in this shell: {activation}")
         saved_model = pipeline.saved_model_dir(flag_values.output_dir)
         cli.print_next("albert_tf.predict", f"--saved_model={saved_model}", _EXAMPLE)
+
+
+def _activation() -> str:
+    """Returns the command after which `python` is this one; empty if it is now.
+
+    `make demo` runs the Python of an environment that its shell does not know.
+    """
+    own = os.path.join(sys.prefix, "bin")
+    if sys.prefix == sys.base_prefix or shutil.which("python") == f"{own}/python":
+        return ""
+    return shlex.join([".", os.path.relpath(os.path.join(own, "activate"))])
 
 
 if __name__ == "__main__":

@@ -148,6 +148,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             probed,
             compared,
             suite=flag_values.suite,
+            pairs_per_paradigm=flag_values.pairs_per_paradigm,
             metric=flag_values.metric,
             model=flag_values.model,
             checkpoint=loaded.checkpoint,

@@ -1,4 +1,4 @@
-"""Writes the demonstration corpus: English prose that every machine already has.
+"""Writes the demonstration corpus: documentation of Python and installed packages.
 
 The sources are CPython's documentation topics and the docstrings of the standard
 library and of the packages that requirements.txt installs. They are parsed, never

@@ -14,7 +14,7 @@ from albert_tf.core import config as config_lib
 PAPER_HIDDEN_SIZE = 768
 # Peak of the learning rate at a hidden size of 256 and less; inversely proportional to
 # its square above.
-SMALL_RATE = 3e-4
+SMALL_RATE = 1e-4
 _SMALL_HIDDEN_SIZE = 256
 # Examples to train on: `_MOST_EXAMPLES`, but at least `_LEAST_PASSES` and at most
 # `_PASSES` passes over the training rows.

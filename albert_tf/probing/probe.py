@@ -7,12 +7,12 @@ Source: Warstadt et al., "BLiMP" (arXiv 1912.00582), with the scores of Salazar 
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.core import files, text_table
+from albert_tf.core import files, plurals, text_table
 from albert_tf.probing import accuracy, published, scoring, settings, suites
 
 RESULTS_FILE = "results.json"
@@ -37,6 +37,7 @@ class Probed(NamedTuple):
       bad_scores: float64 [pairs], of the ungrammatical ones.
       accuracies: of the pairs that have scores.
       num_too_long: the number of pairs that have none.
+      max_tokens: the most tokens of a sentence, without [CLS] and [SEP].
       scores: those of all sentences, and what was computed for them.
     """
 
@@ -45,6 +46,7 @@ class Probed(NamedTuple):
     bad_scores: np.ndarray
     accuracies: accuracy.Accuracies
     num_too_long: int
+    max_tokens: int
     scores: scoring.Scores
 
 
@@ -70,15 +72,17 @@ def probe(
     values = scores.values.reshape(-1, 2)  # [pairs, 2]
     is_scored = ~np.isnan(values).any(1)
     values[~is_scored] = np.nan
+    max_tokens = scorer.max_length - 2
     if not is_scored.any():
         raise ValueError(
-            f"a sentence must have at most {scorer.max_length - 2} tokens; all pairs "
-            "are longer. Probe a model that was trained with longer sequences"
+            f"a sentence must have at most {max_tokens} tokens; all pairs are longer. "
+            "Probe a model that was trained with longer sequences"
         )
     scored = [pair for pair, kept in zip(pairs, is_scored, strict=True) if kept]
     found = accuracy.compute(scored, *values[is_scored].T.tolist())
     good, bad = values.T
-    return Probed(pairs, good, bad, found, len(pairs) - len(scored), scores)
+    num_too_long = len(pairs) - len(scored)
+    return Probed(pairs, good, bad, found, num_too_long, max_tokens, scores)
 
 
 def to_dict(
@@ -102,6 +106,7 @@ def to_dict(
         **circumstances,
         "num_pairs": len(probed.pairs),
         "num_too_long": probed.num_too_long,
+        "max_tokens": probed.max_tokens,
         "num_rows": probed.scores.num_rows,
         "num_tokens": probed.scores.num_tokens,
         **values,
@@ -152,9 +157,27 @@ def summary_lines(values: dict[str, Any]) -> list[str]:
     others = [other["overall"] for other in values["published"].values()]
     rows.append(_summary_row("overall", values["overall"], others))
     lines = text_table.align(rows)
-    if values["num_too_long"]:
-        lines.append(f"{values['num_too_long']:,} pairs were too long for the model")
+    if num_too_long := values["num_too_long"]:
+        lines.append(
+            f"{plurals.count(num_too_long, 'pair')} not counted: a sentence has more "
+            f"than {values['max_tokens']} tokens, which the model's sequences hold"
+        )
+    if note := part_note(values):
+        lines.append(note)
     return lines
+
+
+def part_note(values: Mapping[str, Any]) -> str:
+    """Returns a sentence that says so if a part of a suite was probed.
+
+    Args:
+      values: from `to_dict`; `pairs_per_paradigm` may be missing.
+    """
+    count = values.get("pairs_per_paradigm", 0)
+    if not count:
+        return ""
+    note = f"The first {plurals.count(count, 'pair')} of each paradigm were probed"
+    return f"{note}{'; published figures are of all' * bool(values['published'])}."
 
 
 def _summary_row(name: str, own: dict[str, Any], others: Sequence[float]) -> list[str]:

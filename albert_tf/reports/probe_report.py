@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.core import validation
-from albert_tf.probing import suites
+from albert_tf.probing import probe, suites
 from albert_tf.reports import html
 
 _TEMPLATE_FILE = "probe.html"
@@ -71,6 +71,7 @@ def section(values: Mapping[str, Any]) -> dict[str, Any]:
     holds = html.has(values, "overall", "phenomena", "paradigms", "published")
     validation.require(holds, "a probe's results must have accuracies", values)
     suite = values["suite"]
+    published_note = _NOTES.get(suite, "") if values["published"] else ""
     return {
         "title": suites.TITLES.get(suite, suite),
         "results": values,
@@ -83,7 +84,7 @@ def section(values: Mapping[str, Any]) -> dict[str, Any]:
                 for name, one in values["phenomena"].items()
             ),
         ],
-        "note": _NOTES.get(suite, "") if values["published"] else "",
+        "note": " ".join(filter(None, (published_note, probe.part_note(values)))),
     }
 
 

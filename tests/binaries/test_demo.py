@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from albert_tf import demo
 from albert_tf.core import config_io
 from albert_tf.demonstration import stages as stages_lib
 
@@ -77,12 +78,21 @@ def test_interrupted_and_called_again_it_resumes_and_ends_with_report_and_summar
     assert not (output_dir / "summary.json").exists()
 
     second = subprocess.run(
-        _command(output_dir), cwd=ROOT, check=True, capture_output=True, text=True
+        _command(output_dir),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        # A shell that does not know the environment of this Python.
+        env={**os.environ, "PATH": os.defpath},
     )
     for stage in ("corpus", "vocabulary", "records"):
         assert f"{stage}: done before" in second.stdout
-    *_, report, following = second.stdout.splitlines()
+    *_, report, activation, following = second.stdout.splitlines()
     assert report.startswith("report: ")
+    assert activation.startswith("First, in this shell: . ")
+    words = activation.partition(": ")[2].split()
+    assert os.path.samefile(words[1], os.path.join(sys.prefix, "bin", "activate"))
     command = "Next: python -m albert_tf.predict"
     assert following.startswith(f"{command} --saved_model={output_dir}/saved_model ")
     assert second.stdout.count("Next: ") == 1  # the stages suggest nothing
@@ -170,3 +180,8 @@ def test_the_recipe_fits_its_stages():
             value = argument.partition("=")[2]
             if value.startswith("out/"):  # made by an earlier stage, or by this one
                 assert value in outputs[: number + 1], argument
+
+
+def test_a_shell_with_the_environment_needs_no_activation(monkeypatch):
+    monkeypatch.setenv("PATH", os.path.join(sys.prefix, "bin"))
+    assert demo._activation() == ""

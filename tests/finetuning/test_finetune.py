@@ -534,15 +534,15 @@ def test_auto_hyperparameters_are_chosen_once_for_all_seeds(
     binaries.run(finetune, *arguments(), "--seeds=2")
     said = capsys.readouterr().err
     assert "hyperparameters for hidden size 12 and 60 training rows" in said
-    assert "optimizer.learning_rate=0.0003 (recipe: 2e-05)" in said
+    assert "optimizer.learning_rate=0.0001 (recipe: 2e-05)" in said
     config = config_io.read(str(tmp_path / "run" / "seed-2" / "config.json"))
-    assert config.optimizer.learning_rate == 3e-4
+    assert config.optimizer.learning_rate == 1e-4
     assert (config.train.num_steps, config.task.max_seq_length) == (4, 32)
     assert config.task.hyperparameters == "given"
     # More seeds get what the first ones have, whatever would be chosen now.
     for folder in ("seed-1", "seed-2"):
         path = tmp_path / "run" / folder / "config.json"
-        path.write_text(path.read_text().replace("0.0003", "0.0004"))
+        path.write_text(path.read_text().replace("0.0001", "0.0004"))
     binaries.run(finetune, *arguments(), "--seeds=3")
     config = config_io.read(str(tmp_path / "run" / "seed-3" / "config.json"))
     assert config.optimizer.learning_rate == 4e-4

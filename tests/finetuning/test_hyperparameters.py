@@ -58,12 +58,12 @@ def test_the_papers_models_get_the_papers_hyperparameters(name, hidden_size):
     ("name", "hidden_size", "num_items", "expected"),
     [
         # 10 passes over few examples, 100,000 of more, at least 3 passes.
-        ("mrpc", 128, 3668, (3e-4, 115, 1147, 115, 115, 128)),
-        ("sst2", 256, 67349, (3e-4, 631, 6314, 632, 632, 128)),
-        ("table", 256, 20000, (3e-4, 312, 3125, 313, 313, 128)),
-        ("table", 128, 60, (3e-4, 30, 300, 30, 30, 128)),
+        ("mrpc", 128, 3668, (1e-4, 115, 1147, 115, 115, 128)),
+        ("sst2", 256, 67349, (1e-4, 631, 6314, 632, 632, 128)),
+        ("table", 256, 20000, (1e-4, 312, 3125, 313, 313, 128)),
+        ("table", 128, 60, (1e-4, 30, 300, 30, 30, 128)),
         # Half the rate at 362, a quarter at 512.
-        ("cola", 512, 8551, (7.5e-5, 534, 5345, 535, 535, 128)),
+        ("cola", 512, 8551, (2.5e-5, 534, 5345, 535, 535, 128)),
     ],
 )
 def test_a_small_model_gets_what_follows_from_its_size_and_data(

@@ -24,6 +24,7 @@ def written(folder, compared=(), suite="blimp", num_too_long=0):
         bad,
         accuracy.compute(PAIRS, good, bad),
         num_too_long,
+        30,
         scoring.Scores(good, 1234, 5678),
     )
     values = probe.to_dict(

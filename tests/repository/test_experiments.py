@@ -15,6 +15,7 @@ from albert_tf.core import stages as stages_lib
 from albert_tf.data import schema
 from albert_tf.training import guard
 from tests.repository import project_files
+from tests.training import guard_runs
 
 DOCS = project_files.ROOT / "docs"
 # Of the token frequencies of the held-out Wikipedia text, nats.
@@ -798,42 +799,15 @@ def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
     assert f"Of all pairs BLiMP is {blimp} and Zorro {zorro}." in section
 
     # ---- Fine-tuning ----
-    others = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
-    cells = []
-    for task, score, factor, digits in (
-        ("cola", "matthews", 1, 3),
-        ("mrpc", "accuracy", 100, 1),
-    ):
-        values = [factor * one for one in found["fine_tuned"][task]["scores"][score]]
-        cells += [
-            f"{one:.{digits}f}"
-            for one in (
-                *(statistics.median(values), min(values), max(values)),
-                *(
-                    factor * statistics.median(others[task][kind]["scores"][score])
-                    for kind in ("pretrained", "random")
-                ),
-            )
-        ]
-    cola, mrpc = cells[:5], cells[5:]
-    assert (
-        f"it has {cola[0]} ({cola[1]} to {cola[2]}) on CoLA, with 1e-4, and {mrpc[0]}% "
-        f"({mrpc[1]} to {mrpc[2]}) on MRPC, with 3e-4." in section
+    cola = json.loads((DOCS / "finetuning" / "small_model.json").read_text())["cola"]
+    ours, chance, longer = (
+        cola[kind]["scores"]["matthews"]
+        for kind in ("pretrained", "random", "other_masks_twice_the_steps")
     )
-    assert (
-        f"has {cola[3]} and {mrpc[3]}%, random weights {cola[4]} and {mrpc[4]}%."
-        in section
-    )
-    rates = {task: one["learning_rate"] for task, one in found["fine_tuned"].items()}
-    assert rates == {"cola": 1e-4, "mrpc": 3e-4}
-    text = " ".join((DOCS / "finetuning.md").read_text().split())
-    sweeps = [one["sweep"].values() for one in found["fine_tuned"].values()]
-    low, middle, high = (f"{one:.3f}" for one in sweeps[0])
-    first, second, third = (f"{100 * one:.1f}" for one in sweeps[1])
-    assert (
-        f"CoLA has {low}, {middle} and {high}, and MRPC {first}, {second} and {third}."
-        in text
-    )
+    shown = f"{statistics.median(ours):.3f} ({min(ours):.3f} to {max(ours):.3f})"
+    assert f"it has {shown} on CoLA, random weights have" in section
+    assert f"weights have {statistics.median(chance):.3f}, and the model" in section
+    assert f"order of sentences, {statistics.median(longer):.3f}." in section
 
     gained = [
         100 * (pairs["this run"] - pairs["Wikipedia alone"])
@@ -841,3 +815,86 @@ def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
     ]
     assert f"{gained[0]:.1f} points above" in section
     assert f"BLiMP {gained[1]:.1f} points higher" in section
+
+
+def test_the_guards_runs_are_those_of_their_figures():
+    found = json.loads((DOCS / "training" / "guard.json").read_text())
+    page = (DOCS / "training.md").read_text()
+    (table,) = re.findall(
+        r"<!-- begin of the guard's runs -->\n(.*?)<!-- end", page, re.DOTALL
+    )
+    assert table.split("\n") == ["", *guard_runs.rows(found["runs"]), "", ""]
+    assert f"alone give {found['heldout_unigram_entropy']:.3f}" in " ".join(
+        page.split()
+    )
+    for name, run in guard_runs.RUNS.items():
+        figures = found["runs"][name]
+        assert tuple(figures["settings"]) == run.settings
+        is_good = name in ("muon", "lamb", "lamb-no-warmup")
+        assert (figures["exit_code"] == 0) == is_good
+    assert guard_runs.verdict(found["runs"]["muon-few"]).verdict.startswith("the loss")
+
+
+def test_continued_pre_training_has_the_losses_of_its_figures():
+    found = json.loads((DOCS / "training" / "own_text.json").read_text())
+    losses = found["heldout_mlm_loss"]
+    page = (DOCS / "training.md").read_text()
+    section = page.split("## Continued pre-training")[1].split("\n## ")[0]
+    shown = [line.strip("| ").split(" | ") for line in section.splitlines()]
+    shown = [cells[1:] for cells in shown if len(cells) == 3]
+    order = (
+        *("RUN, step 17,000", "RUN, step 18,000", "branch"),
+        *("branch on 70% own records and 30% old ones", "branch on old records"),
+        *("branch with the rate of step 17,000", "init_checkpoint", "random weights"),
+    )
+    texts = ("own", "wikipedia")
+    assert shown == [[f"{losses[name][one]:.3f}" for one in texts] for name in order]
+    own, old = (
+        {name: both[one] - losses[order[0]][one] for name, both in losses.items()}
+        for one in texts
+    )
+    words = " ".join(section.split())
+    gain, forgotten = -own["branch"], old["branch"]
+    assert f"gain {gain:.1f} nats on one's own text and lose {forgotten:.2f}" in words
+    mixed = "branch on 70% own records and 30% old ones"
+    assert f"cost {own[mixed] + gain:.2f} nats" in words
+    assert f"and {old[mixed]:.2f} instead of {forgotten:.2f} are lost" in words
+    assert own["branch with the rate of step 17,000"] == pytest.approx(-gain / 2, 0.1)
+    entropies = [f"{found['unigram_entropy'][one]:.2f}" for one in texts]
+    assert f"alone have {entropies[0]} and {entropies[1]}:" in words
+
+
+def _share(one):
+    low, mean, high = (100 * one[key] for key in ("low", "accuracy", "high"))
+    return f"{mean:.1f}%", f"({low:.1f} to {high:.1f})"
+
+
+def test_the_probes_that_pages_name_are_those_of_their_figures():
+    mixed = _read("text_with_questions.json")
+    alone = _read("muon_adamw.json")
+    page = (DOCS / "probing.md").read_text()
+    recipe = (project_files.ROOT / "configs/small.py").read_text()
+    whole = mixed["all_pairs"]
+    blimp = {**whole["blimp"]["phenomena"], "overall": whole["blimp"]}
+    (block,) = re.findall(r"```\n( +this model.*?)```", page, re.DOTALL)
+    shown = [line.split() for line in block.splitlines()[1:]]
+    assert [cells[0] for cells in shown][-1] == "overall"
+    for name, share, low, _, high, *_ in shown:
+        assert (share, f"({low} to {high})") == _share(blimp[name])
+    published = [
+        f"{100 * one:.1f}%" for one in whole["blimp"]["published_overall"].values()
+    ]
+    assert shown[-1][5:] == published
+    demonstration = _read("demonstration.json")["zorro_2026-11-28"]
+    assert " ".join(_share(demonstration["overall"])) in " ".join(page.split())
+    shares = [100 * share for share in demonstration["phenomena"].values()]
+    assert f"from {min(shares):.1f}% in argument structure" in page
+    assert f"to {max(shares):.1f}% in filler-gap" in page
+    for suite, name in (("blimp", "BLiMP"), ("zorro", "Zorro")):
+        share, _ = _share(whole[suite])
+        assert f"{name} in the report: {share}, and" in page
+        for text in (page, recipe):
+            share, interval = _share(alone[suite]["overall"])
+            assert f"{share} {interval[:-1]}" in " ".join(text.split())
+            share, _ = _share(mixed[suite]["overall"])
+            assert share in text

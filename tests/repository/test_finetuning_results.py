@@ -1,6 +1,7 @@
 """Figures of docs/finetuning_results.md are those of the JSON beside it."""
 
 import json
+import re
 import statistics
 
 from tests.repository import project_files
@@ -28,54 +29,82 @@ def _cell(scores, factor, digits):
     return f"{median} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
+def _read(name):
+    return json.loads((DOCS / "finetuning" / name).read_text())
+
+
+def _apart(both):
+    """Returns the difference of the medians in standard deviations."""
+    medians, deviations = (
+        [measure(scores) for scores in both]
+        for measure in (statistics.median, statistics.stdev)
+    )
+    return (medians[0] - medians[1]) / max(deviations)
+
+
 def test_scores_are_those_of_the_figures():
-    found = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
+    found = _read("small_model.json")
     lines = (DOCS / "finetuning_results.md").read_text().splitlines()
+    ahead = {}
     for (task, metric), (*names, factor, digits) in _SHOWN.items():
-        both = [
+        *both, other = (
             found[task][weights]["scores"][metric]
-            for weights in ("pretrained", "random")
-        ]
-        ahead = "yes" if min(both[0]) > max(both[1]) else "no"
-        apart = ""
-        if len(both[0]) > 1:
-            medians, deviations = (
-                [measure(scores) for scores in both]
-                for measure in (statistics.median, statistics.stdev)
-            )
-            apart = f"{(medians[0] - medians[1]) / max(deviations):.1f}"
+            for weights in ("pretrained", "random", "other_masks_twice_the_steps")
+        )
+        are_all_above = "yes" if min(both[0]) > max(both[1]) else "no"
+        ahead.setdefault(task, []).append(_apart(both))
         cells = [*names, *(_cell(scores, factor, digits) for scores in both)]
-        cells += [ahead, apart]
+        cells += [are_all_above, f"{ahead[task][-1]:.1f}"]
+        cells.append(_cell(other, factor, digits))
         assert f"| {' | '.join(cells)} |" in lines
+    # By each of a task's scores.
+    assert {task for task, apart in ahead.items() if min(apart) > 1} == {
+        *("cola", "squad1", "sst2", "stsb")
+    }
+    # The other model, which has one seed on SQuAD.
+    for task in ("cola", "sst2", "stsb"):
+        for metric, scores in found[task]["random"]["scores"].items():
+            other = found[task]["other_masks_twice_the_steps"]["scores"][metric]
+            assert _apart([other, scores]) > 1
+    (other,) = found["squad1"]["other_masks_twice_the_steps"]["scores"]["f1"]
+    assert other > max(found["squad1"]["random"]["scores"]["f1"])
 
 
-def test_the_steps_of_the_rule_have_the_scores_of_the_figures():
-    found = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
+def test_the_text_has_the_scores_of_the_figures():
+    found, rule = _read("small_model.json"), _read("rule.json")
     page = " ".join((DOCS / "finetuning_results.md").read_text().split())
-    stsb, mrpc = (found["with_the_rule"][task] for task in ("stsb", "mrpc"))
-    assert f"one seed has {100 * mrpc['scores']['accuracy']:.1f} (" in page
-    assert f"with the {mrpc['num_steps']:,} steps" in page
-    assert f"its {stsb['num_steps']:,} steps: {stsb['scores']['pearson']:.3f})" in page
-    for key, weights, rate, shown in (
-        ("sst2", "pretrained", "1e-3", "with 1e-3 they have {} on"),
-        ("sst2", "random", "1e-3", "the random ones {}."),
+    for weights, shown in (
+        ("pretrained", "with 1e-3 they have {} on"),
+        ("random", "the random ones {}."),
     ):
-        share = 100 * found[key][weights]["sweep"][rate]
+        share = 100 * found["sst2"][weights]["sweep"]["1e-3"]
         assert shown.format(f"{share:.1f}") in page
     older, newer = found["earlier_models"].values()
     before, after = (
         statistics.median(model["cola_matthews"]) for model in (older, newer)
     )
-    assert f"the median was {before:.3f}, with" in page
-    assert f"the same for all texts) {after:.3f};" in page
+    assert f"medians of {before:.3f} and {after:.3f} without" in page
     first, second = (100 * model["squad1_f1"][0] for model in (older, newer))
-    assert f"the two models before had {first:.1f} and {second:.1f}." in page
+    assert f"two models before had {first:.1f} and {second:.1f}, one" in page
+    best = {
+        task: max(
+            max(found[task][weights]["scores"]["accuracy"])
+            for weights in ("pretrained", "other_masks_twice_the_steps")
+        )
+        for task in ("mrpc", "rte")
+    }
+    assert f"the best seed of both has {100 * best['mrpc']:.1f}, with 68.4" in page
+    assert f"on RTE {100 * best['rte']:.1f}, with" in page
+    stsb = rule["chosen_by_the_rule"]["stsb"]
+    steps = f"{stsb['num_steps']:,} steps of {stsb['batch_size']} rows"
+    assert f"reaches {stsb['scores']['pearson']:.3f} with {steps}" in page
 
 
 def test_the_rates_are_those_of_the_figures():
-    found = json.loads((DOCS / "finetuning" / "small_model.json").read_text())
+    found = _read("small_model.json")
     lines = (DOCS / "finetuning.md").read_text().splitlines()
     rates = ("1e-4", "3e-4", "1e-3")
+    names = {"pretrained": "", "other_masks_twice_the_steps": ", the other model"}
     assert f"| task | {' | '.join(rates)} |" in lines
     for task, metric in (
         ("cola", "matthews"),
@@ -84,20 +113,29 @@ def test_the_rates_are_those_of_the_figures():
         ("stsb", "pearson"),
     ):
         name, of_metric, factor, digits = _SHOWN[task, metric]
-        scores = found[task]["pretrained"]["sweep"]
-        cells = [f"{scores[rate] * factor:.{digits}f}" for rate in rates]
-        assert f"| {name}, {of_metric} | {' | '.join(cells)} |" in lines
-    # Where the lowest of them was the best.
-    best = {
-        (task, weights): max(rates, key=found[task][weights]["sweep"].get)
-        for task in ("cola", "mrpc", "stsb", "sst2")
-        for weights in ("pretrained", "random")
-    }
-    lowest = {key for key, rate in best.items() if rate == "1e-4"}
-    assert lowest == {
-        ("cola", "pretrained"),
-        ("cola", "random"),
-        ("mrpc", "pretrained"),
-        ("mrpc", "random"),
-        ("stsb", "pretrained"),
-    }
+        for weights, model in names.items():
+            scores = found[task][weights]["sweep"]
+            cells = [f"{scores[rate] * factor:.{digits}f}" for rate in rates]
+            assert f"| {name}, {of_metric}{model} | {' | '.join(cells)} |" in lines
+
+
+def test_the_rule_has_the_scores_of_the_figures():
+    found = _read("rule.json")
+    page = (DOCS / "finetuning.md").read_text()
+    for one in found["sst2_at_16_tokens"]:
+        rate = re.escape(one["learning_rate"])
+        is_corrected = "yes" if one["bias_correction"] else "no"
+        shares = " \\| ".join(f"{100 * a:.1f}" for a in one["accuracy"].values())
+        row = rf"^\| \**{rate}\**[^|]* \| \**{is_corrected}\** \| {shares} \|$"
+        assert re.search(row, page, re.MULTILINE), row
+    for name, one in found["chosen_by_the_rule"].items():
+        task, _, rate = name.partition("-")
+        metric = next(iter(one["scores"]))
+        shown, of_metric, factor, digits = _SHOWN[task, metric]
+        cells = [
+            f"{shown}, {of_metric}",
+            rate or "3e-4",
+            f"{one['num_steps']:,} of {one['batch_size']} rows",
+            f"{one['scores'][metric] * factor:.{digits}f}",
+        ]
+        assert f"| {' | '.join(cells)} |" in page

@@ -187,7 +187,7 @@ def measure(run: Run, records: pathlib.Path, model_dir: pathlib.Path) -> dict[st
         "records": run.records,
         "exit_code": done.returncode,
         "heldout_mlm_loss": heldout,
-        "line": "".join(lines),
+        "line": "".join(lines).replace(f"{model_dir.parent}/", ""),
     }
 
 
@@ -203,15 +203,16 @@ def verdict(figures: Mapping[str, Any]) -> Verdict:
     line = figures["line"]
     if not line:
         return Verdict("none", "")
-    what, _, named = line.partition(". ")
+    what, _, named = line.partition("Likely causes: ")
     if figures["exit_code"] == guard.EXIT_CODE:
         what = "the loss climbs" if "climbs" in what else "no progress"
+    what = what.partition(". ")[0].removeprefix("error: ")
     return Verdict(f"{what}; exit code {figures['exit_code']}", named)
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[str]:
     """Returns the lines of the table, for the figures of all runs."""
-    yield "| run | held-out MLM loss, nats | at step | verdict | named |"
+    yield "| run | held-out MLM loss, nats | at step | verdict | likely causes named |"
     yield "|---|---|---|---|---|"
     for name, run in RUNS.items():
         losses = list(found[name]["heldout_mlm_loss"].items())
