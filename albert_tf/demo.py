@@ -50,9 +50,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
 
 
 def _activation() -> str:
-    """Returns the command after which `python` is this one; empty if it is now.
+    """Returns the command that makes `python` this one, or an empty string if it is.
 
-    `make demo` runs the Python of an environment that its shell does not know.
+    `make demo` runs the Python of an environment that is not active in its shell.
     """
     own = os.path.join(sys.prefix, "bin")
     if sys.prefix == sys.base_prefix or shutil.which("python") == f"{own}/python":

@@ -119,7 +119,10 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         path, output_dir = _suite_path(flag_values), flag_values.output_dir
         _check_model(flag_values)
         cli.check_output_dir(output_dir, [flag_values.model])
-        pairs = suites.read(path, flag_values.pairs_per_paradigm)
+        pairs = whole = suites.read(path)
+        per_paradigm = flag_values.pairs_per_paradigm
+        if per_paradigm:
+            pairs = suites.first(whole, per_paradigm)
         compared = published.read(path)
         for one in compared:
             # An error now, and not after all sentences were scored.
@@ -148,7 +151,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             probed,
             compared,
             suite=flag_values.suite,
-            pairs_per_paradigm=flag_values.pairs_per_paradigm,
+            pairs_per_paradigm=per_paradigm if len(pairs) < len(whole) else 0,
             metric=flag_values.metric,
             model=flag_values.model,
             checkpoint=loaded.checkpoint,

@@ -1,7 +1,7 @@
 """Hyperparameters of fine-tuning by the sizes of model and data.
 
 The recipes hold the ALBERT paper's, for hidden sizes of 768 and more. A smaller model
-learns next to nothing with them. With `task.hyperparameters` "auto" it gets those that
+learns little with them. With `task.hyperparameters` "auto" it gets those that
 follow here; the rule and its measurements are in docs/finetuning.md.
 """
 

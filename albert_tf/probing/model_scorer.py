@@ -19,14 +19,14 @@ def scoring_form(dtype: str, jit_compile: str) -> compute_lib.Compute:
 
     In float32, oneDNN fuses as well as XLA. Otherwise XLA is faster; without it, oneDNN
     fuses the activation function with the product before it if both have one dtype.
-    With "on" XLA fuses too, but does not compile the model as a whole, which takes long
-    for the many lengths of sentences.
+    With "on" XLA fuses as with "auto": compiling the whole model takes long, and
+    sentences have many lengths.
 
     Args:
       dtype: of the blocks.
       jit_compile: `train.jit_compile` of the model's run.
     """
-    may_fuse = strategies.fuses_elementwise("off" if jit_compile == "off" else "auto")
+    may_fuse = jit_compile != "off" and strategies.fuses_elementwise("auto")
     fuses = may_fuse and dtype != "float32"
     elementwise = "float32" if fuses else dtype
     return compute_lib.Compute(dtype, fuses, elementwise_dtype=elementwise)

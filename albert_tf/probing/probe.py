@@ -159,8 +159,8 @@ def summary_lines(values: dict[str, Any]) -> list[str]:
     lines = text_table.align(rows)
     if num_too_long := values["num_too_long"]:
         lines.append(
-            f"{plurals.count(num_too_long, 'pair')} not counted: a sentence has more "
-            f"than {values['max_tokens']} tokens, which the model's sequences hold"
+            f"{plurals.count(num_too_long, 'pair')} not counted: a sentence is longer "
+            f"than the {values['max_tokens']} tokens that the model's sequences hold"
         )
     if note := part_note(values):
         lines.append(note)
@@ -168,7 +168,7 @@ def summary_lines(values: dict[str, Any]) -> list[str]:
 
 
 def part_note(values: Mapping[str, Any]) -> str:
-    """Returns a sentence that says so if a part of a suite was probed.
+    """Returns a sentence if only a part of a suite was probed, or an empty string.
 
     Args:
       values: from `to_dict`; `pairs_per_paradigm` may be missing.
@@ -176,8 +176,13 @@ def part_note(values: Mapping[str, Any]) -> str:
     count = values.get("pairs_per_paradigm", 0)
     if not count:
         return ""
-    note = f"The first {plurals.count(count, 'pair')} of each paradigm were probed"
-    return f"{note}{'; published figures are of all' * bool(values['published'])}."
+    verb = "was" if count == 1 else "were"
+    note = (
+        f"Only the first {plurals.count(count, 'pair')} of each paradigm {verb} probed"
+    )
+    if values["published"]:
+        note += "; published figures are of all pairs"
+    return f"{note}."
 
 
 def _summary_row(name: str, own: dict[str, Any], others: Sequence[float]) -> list[str]:

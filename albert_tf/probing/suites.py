@@ -83,11 +83,11 @@ def read(path: str, pairs_per_paradigm: int = 0) -> list[Pair]:
         found = [pair for one in paths for pair in read_file(one)]
     if not found:
         raise ValueError(f"a suite must hold a pair of sentences; {path} is empty")
-    return _first(found, pairs_per_paradigm) if pairs_per_paradigm else found
+    return first(found, pairs_per_paradigm) if pairs_per_paradigm else found
 
 
-def _first(pairs: list[Pair], number: int) -> list[Pair]:
-    """Returns the first pairs of each paradigm."""
+def first(pairs: list[Pair], number: int) -> list[Pair]:
+    """Returns the first pairs of each paradigm, at most `number`."""
     counts: dict[str, int] = {}
     kept = []
     for pair in pairs:

@@ -179,7 +179,7 @@ def train_from_files(
     over = limits.describe(sample.counts)
     print(
         f"training on {len(sample.lines):,} of {sample.num_lines:,} lines; "
-        f"{len(sample.heldout_lines):,} different lines are held out for the report"
+        f"{len(sample.heldout_lines):,} distinct lines are held out for the report"
         + (f"; over a bound of text.max_…: {over}" if over else ""),
         file=sys.stderr,
     )

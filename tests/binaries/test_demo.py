@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -91,8 +92,9 @@ def test_interrupted_and_called_again_it_resumes_and_ends_with_report_and_summar
     *_, report, activation, following = second.stdout.splitlines()
     assert report.startswith("report: ")
     assert activation.startswith("First, in this shell: . ")
-    words = activation.partition(": ")[2].split()
-    assert os.path.samefile(words[1], os.path.join(sys.prefix, "bin", "activate"))
+    _, path = shlex.split(activation.partition(": ")[2])
+    own = os.path.join(sys.prefix, "bin", "activate")
+    assert os.path.samefile(os.path.join(ROOT, path), own)
     command = "Next: python -m albert_tf.predict"
     assert following.startswith(f"{command} --saved_model={output_dir}/saved_model ")
     assert second.stdout.count("Next: ") == 1  # the stages suggest nothing
@@ -183,5 +185,10 @@ def test_the_recipe_fits_its_stages():
 
 
 def test_a_shell_with_the_environment_needs_no_activation(monkeypatch):
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
     monkeypatch.setenv("PATH", os.path.join(sys.prefix, "bin"))
+    assert demo._activation() == ""
+    monkeypatch.setenv("PATH", os.defpath)
+    assert demo._activation().endswith("/bin/activate")
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)  # no environment
     assert demo._activation() == ""

@@ -147,15 +147,16 @@ def test_a_probe_is_written_with_the_scores_of_each_pair(tokenizer, tmp_path):
     lines = probe_lib.summary_lines(values)
     assert lines[0].split() == ["this", "model", "95%", "interval", "LSTM"]
     assert lines[-2].split()[0] == "overall" and lines[-2].endswith("62.5%")
-    assert lines[-1].startswith("1 pair not counted: a sentence has more than")
-    assert f"than {found['max_tokens']} tokens" in lines[-1]
+    assert lines[-1].startswith("1 pair not counted: a sentence is longer than")
+    assert f"than the {found['max_tokens']} tokens" in lines[-1]
     part = {**values, "pairs_per_paradigm": 2}
     assert probe_lib.summary_lines(part)[-1] == (
-        "The first 2 pairs of each paradigm were probed; published figures are of all."
+        "Only the first 2 pairs of each paradigm were probed; published figures are of "
+        "all pairs."
     )
     alone = {**part, "published": {}}
     assert probe_lib.part_note(alone) == (
-        "The first 2 pairs of each paradigm were probed."
+        "Only the first 2 pairs of each paradigm were probed."
     )
     assert probe_lib.part_note({**values, "pairs_per_paradigm": 0}) == ""
 

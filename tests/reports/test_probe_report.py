@@ -16,7 +16,7 @@ PAIRS = [
 ]
 
 
-def written(folder, compared=(), suite="blimp", num_too_long=0):
+def written(folder, compared=(), suite="blimp", num_too_long=0, pairs_per_paradigm=0):
     good, bad = np.array([-1.0, -5.0, -1.0, -1.0]), np.array([-2.0, -4.0, -2.0, -3.0])
     probed = probe.Probed(
         PAIRS,
@@ -31,6 +31,7 @@ def written(folder, compared=(), suite="blimp", num_too_long=0):
         probed,
         compared,
         suite=suite,
+        pairs_per_paradigm=pairs_per_paradigm,
         metric="pll",
         model="run",
         checkpoint="run/model.ckpt-7",
@@ -86,3 +87,12 @@ def test_pairs_that_are_too_long_are_told(tmp_path):
 def test_results_without_accuracies_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must have accuracies"):
         probe_report.write(str(tmp_path), {"suite": "blimp"}, "{}")
+
+
+def test_the_page_says_if_a_part_of_a_suite_was_probed(tmp_path):
+    others = [published.Published("LSTM", {"gap_1": 0.25, "npi_1": 0.75})]
+    note = "Only the first 2 pairs of each paradigm were probed"
+    page = written(tmp_path, others, pairs_per_paradigm=2)
+    assert f"{note}; published figures are of all pairs." in page
+    assert f"{note}." in written(tmp_path, pairs_per_paradigm=2)
+    assert note not in written(tmp_path, others)

@@ -862,6 +862,15 @@ def test_continued_pre_training_has_the_losses_of_its_figures():
     assert own["branch with the rate of step 17,000"] == pytest.approx(-gain / 2, 0.1)
     entropies = [f"{found['unigram_entropy'][one]:.2f}" for one in texts]
     assert f"alone have {entropies[0]} and {entropies[1]}:" in words
+    page = (DOCS / "use_cases" / "continue_pretraining.md").read_text()
+    words = " ".join(page.split())
+    low = "branch with the rate of step 17,000"
+    before, after, less = (
+        f"{losses[name]['own']:.2f}" for name in (order[0], "branch", low)
+    )
+    assert f"from {before} to {after} nats; with the low rate" in words
+    assert f"at that step, to {less} (" in words
+    assert f"rose by {forgotten:.2f} nats, and by {old[mixed]:.2f} with 30%" in words
 
 
 def _share(one):
@@ -885,11 +894,20 @@ def test_the_probes_that_pages_name_are_those_of_their_figures():
         f"{100 * one:.1f}%" for one in whole["blimp"]["published_overall"].values()
     ]
     assert shown[-1][5:] == published
-    demonstration = _read("demonstration.json")["zorro_2026-11-28"]
-    assert " ".join(_share(demonstration["overall"])) in " ".join(page.split())
+    runs = _read("demonstration.json")
+    start = " ".join((DOCS / "start.md").read_text().split())
+    last = next(one for one in runs["runs"] if one["learning_rate"] == 0.004)
+    orders = [
+        100 * one["sentence_order_accuracy"]
+        for one in (last["heldout"][-1], *runs["whole_runs_2026-11-28"])
+    ]
+    assert f"ordered {min(orders):.1f} to {max(orders):.1f}% of the pairs" in start
+    demonstration = runs["zorro"]
+    words = " ".join(page.split())
+    assert " ".join(_share(demonstration["overall"])) in words
     shares = [100 * share for share in demonstration["phenomena"].values()]
-    assert f"from {min(shares):.1f}% in argument structure" in page
-    assert f"to {max(shares):.1f}% in filler-gap" in page
+    assert f"from {min(shares):.1f}% in argument structure" in words
+    assert f"to {max(shares):.1f}% in filler-gap" in words
     for suite, name in (("blimp", "BLiMP"), ("zorro", "Zorro")):
         share, _ = _share(whole[suite])
         assert f"{name} in the report: {share}, and" in page

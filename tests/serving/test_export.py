@@ -560,6 +560,18 @@ def test_probe_writes_results_and_a_page(model_dir, saved_model, tmp_path, capsy
     ]
     np.testing.assert_allclose(*rows, atol=1e-4)
 
+    # A part of the suite is named; a number that leaves out nothing is none.
+    note = "Only the first 2 pairs of each paradigm were probed."
+    for number, is_part in ((2, True), (3, False)):
+        out = tmp_path / f"first-{number}"
+        arguments = f"--model={saved_model}", f"--suite={pairs}", f"--output_dir={out}"
+        binaries.run(probe, *arguments, f"--pairs_per_paradigm={number}")
+        assert (note in capsys.readouterr().out) == is_part
+        found = json.loads((out / "results.json").read_text())
+        assert found["overall"]["num_pairs"] == number
+        assert found["pairs_per_paradigm"] == (number if is_part else 0)
+        assert (note in (out / "index.html").read_text()) == is_part
+
 
 def test_an_older_export_is_refused(saved_model, tmp_path):
     module = tf.saved_model.load(str(saved_model))

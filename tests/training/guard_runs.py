@@ -25,7 +25,8 @@ from albert_tf.core import provenance, strict_json
 from albert_tf.data import schema
 from albert_tf.training import guard, metrics_log
 
-# LAMB as the demonstration had it, with which the guard was made.
+# LAMB with the demonstration's settings before Muon, by which the guard's bounds were
+# set.
 LAMB = (
     "optimizer.name=lamb",
     "optimizer.learning_rate=0.01",
@@ -163,8 +164,8 @@ def measure(run: Run, records: pathlib.Path, model_dir: pathlib.Path) -> dict[st
     """Trains a run to its end, by the command, and returns its figures.
 
     Raises:
-      RuntimeError: the command neither trained to its last step, nor was it ended by
-        the guard or by a failed step.
+      RuntimeError: the command neither trained to its last step nor was ended by the
+        guard or by a failed step.
     """
     shutil.rmtree(model_dir, ignore_errors=True)
     command = [sys.executable, "-m", "albert_tf.pretrain", "--config=configs/demo.py"]
@@ -178,7 +179,7 @@ def measure(run: Run, records: pathlib.Path, model_dir: pathlib.Path) -> dict[st
     if (done.returncode, len(lines)) not in ((0, 0), (1, 1), (guard.EXIT_CODE, 1)):
         raise RuntimeError(f"exit code {done.returncode}, {lines}:\n{output[-2000:]}")
     heldout = {
-        row["step"]: round(row["mlm_loss"], 4)
+        row["step"]: round(row["mlm_loss"], 6)
         for row in metrics_log.read_metrics(str(model_dir))
         if row["split"] == schema.HELDOUT
     }
@@ -211,7 +212,7 @@ def verdict(figures: Mapping[str, Any]) -> Verdict:
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[str]:
-    """Returns the lines of the table, for the figures of all runs."""
+    """Yields the lines of the table, for the figures of all runs."""
     yield "| run | held-out MLM loss, nats | at step | verdict | likely causes named |"
     yield "|---|---|---|---|---|"
     for name, run in RUNS.items():

@@ -215,7 +215,7 @@ def test_report_is_on_lines_that_were_not_trained_on(corpus, tmp_path, capsys):
     assert report["character_coverage"] == 1.0
     output = capsys.readouterr()
     assert "characters covered" in output.out and "100.0000%" in output.out
-    assert "; 7 different lines are held out" in output.err
+    assert "; 7 distinct lines are held out" in output.err
 
 
 def test_a_model_without_report_leaves_no_old_one_beside_it(corpus, tmp_path):
