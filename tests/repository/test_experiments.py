@@ -817,6 +817,19 @@ def test_the_whole_run_on_text_with_questions_is_that_of_its_figures():
     assert f"BLiMP {gained[1]:.1f} points higher" in section
 
 
+def test_the_average_of_the_weights_has_the_losses_of_its_figures():
+    losses = _read("average.json")["heldout_mlm_loss"]
+    section, rows = _entry("## 2026-11-28: the average of the weights")
+    assert ["step", *(f"{one['step']:,}" for one in losses)] in rows
+    for kind in ("trained", "averaged"):
+        cells = [f"{one[kind]:.3f}" for one in losses]
+        assert [f"MLM loss, {kind} weights", *cells] in rows
+    lag = {one["step"]: one["averaged"] - one["trained"] for one in losses}
+    assert f"its loss is {lag[18000]:.3f} nats higher" in section
+    assert f"the average is {lag[16000]:.2f} nats worse" in section
+    assert f"at step 15,000 its loss is {-lag[15000]:.2f} nats lower" in section
+
+
 def test_the_guards_runs_are_those_of_their_figures():
     found = json.loads((DOCS / "training" / "guard.json").read_text())
     page = (DOCS / "training.md").read_text()

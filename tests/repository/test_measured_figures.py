@@ -221,7 +221,7 @@ def test_the_speed_of_the_probe_is_that_of_the_figures():
     }
     assert (
         f"bfloat16 took {low['now']} minutes instead of {low['before']}, and float32 "
-        f"{full['now']} instead of {full['before']}. On another day the code of before "
+        f"{full['now']} instead of {full['before']}. On another day the earlier code "
         f"took {other['bfloat16']} and {other['float32']}." in text
     )
     whole = _read("experiments/text_with_questions.json")["all_pairs"]
