@@ -119,10 +119,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         path, output_dir = _suite_path(flag_values), flag_values.output_dir
         _check_model(flag_values)
         cli.check_output_dir(output_dir, [flag_values.model])
-        pairs = whole = suites.read(path)
-        per_paradigm = flag_values.pairs_per_paradigm
-        if per_paradigm:
-            pairs = suites.first(whole, per_paradigm)
+        whole = suites.read(path)
+        number = flag_values.pairs_per_paradigm
+        pairs = suites.first(whole, number) if number else whole
         compared = published.read(path)
         for one in compared:
             # An error now, and not after all sentences were scored.
@@ -151,7 +150,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             probed,
             compared,
             suite=flag_values.suite,
-            pairs_per_paradigm=per_paradigm if len(pairs) < len(whole) else 0,
+            pairs_per_paradigm=number if len(pairs) < len(whole) else 0,
             metric=flag_values.metric,
             model=flag_values.model,
             checkpoint=loaded.checkpoint,

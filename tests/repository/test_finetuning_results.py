@@ -144,6 +144,16 @@ def test_the_rates_are_those_of_the_figures():
             assert f"| {name}, {of_metric}{model} | {' | '.join(cells)} |" in lines
 
 
+def test_rates_are_those_that_the_sweeps_chose():
+    found = _read("small_model.json")
+    for task in {task for task, _ in _SHOWN}:
+        for weights in ("pretrained", "random", "other_masks_twice_the_steps"):
+            one = found[task][weights]
+            sweep = one.get("sweep", {"3e-4": 0})  # SQuAD 1.1 and RTE had no choice
+            assert one["learning_rate"] == float(max(sweep, key=sweep.get))
+            assert ("sweep" in one) == (task not in ("squad1", "rte"))
+
+
 def test_the_rule_has_the_scores_of_the_figures():
     found = _read("rule.json")
     page = (DOCS / "finetuning.md").read_text()
