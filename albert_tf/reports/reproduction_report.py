@@ -59,8 +59,8 @@ def _table(table: Mapping[str, Any]) -> dict[str, Any]:
                 "row": labels[one["row"]],
                 "than": labels[one["than"]],
                 "measure": titles[one["measure"]],
-                "paper": f"{one['paper']:+.1f}",
-                "ours": f"{100 * one['ours']:+.2f}",
+                "paper": f"{one['paper']:+z.1f}",
+                "ours": f"{100 * one['ours']:+z.2f}",
                 "verdict": one["verdict"],
                 "class": _CLASSES[one["verdict"]],
             }

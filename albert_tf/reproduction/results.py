@@ -171,8 +171,8 @@ def markdown(table: Mapping[str, Any]) -> list[str]:
                 labels[one["row"]],
                 labels[one["than"]],
                 titles[one["measure"]],
-                f"{one['paper']:+.1f}",
-                f"{100 * one['ours']:+.2f}",
+                f"{one['paper']:+z.1f}",
+                f"{100 * one['ours']:+z.2f}",
                 one["verdict"],
             )
             found.append("| " + " | ".join(shown) + " |")

@@ -61,6 +61,12 @@ def test_the_page_has_figures_and_verdicts(tmp_path):
     assert '<span class="wrong">opposite</span>' in page
 
 
+def test_a_difference_that_rounds_to_zero_has_no_minus(tmp_path):
+    table = _table(_row("<many>", 80.0, 0.2), _row("few", 78.5, 0.2))
+    table["comparisons"][0]["ours"] = -0.00001
+    assert "+0.00" in _written(tmp_path, table)
+
+
 def test_tables_below_charts_and_tables_are_apart_from_them(tmp_path):
     page = _written(tmp_path, _table(_row("<many>", 80.0, 0.2), _row("few", 78.5, 0.2)))
     assert ".columns + .frame, .frame + .frame { margin-top: " in page

@@ -308,13 +308,16 @@ def _mean_points(one, other, key="mlm_accuracy"):
     return next(means) - next(means)
 
 
-def test_two_seeds_have_what_the_page_says_has_two():
+def test_the_rows_have_as_many_seeds_as_the_page_says():
     counts = {
-        (size, one): len(_seed_values(f"e{size}-h96-l4-{one}"))
-        for size in _SIZES
-        for one in (_SHARED if size in (16, 96) else ("none", "all"))
+        name: len(one["seeds"])
+        for name, one in _read("reproduction/measures.json").items()
     }
-    assert all(counts[name] == (2 if name[0] in (16, 96) else 1) for name in counts)
+    shared = [f"e{size}-h96-l4-{one}" for size in (16, 96) for one in _SHARED]
+    assert {counts.pop(name) for name in shared} == {3}
+    layers = [f"e16-h96-l{number}-all" for number in (1, 3, 6, 12)]
+    assert {counts.pop(name) for name in layers} == {2, 3}
+    assert set(counts.values()) == {1}
     # Of the six ways to divide two and two, two leave all of one above the other.
     assert "one of three differences that are chance" in _text("reproduction.md")
 
@@ -357,7 +360,9 @@ def test_what_the_page_says_of_embeddings_is_that_of_the_measures():
         return f"{', '.join(others)} and {last}"
 
     costs = [_mean_points(f"e{n}-h96-l4-none", f"e{n}-h96-l4-all") for n in _SIZES]
-    assert f"accuracy at each E: {in_words(costs)} points from E 8 to E 96." in text
+    assert (
+        f"everything costs {in_words(costs)} points of MLM accuracy from E 8 to E 96."
+    ) in text
     theirs = [
         alone.average - printed["all"][e].average
         for e, alone in printed["none"].items()
@@ -375,6 +380,7 @@ def test_what_the_page_says_of_embeddings_is_that_of_the_measures():
         {size: _seed_values(f"e{size}-h96-l4-{one}") for size in (16, 96)}
         for one in ("all", "none")
     )
+    assert "All seeds show it with E 96; with E 16 they overlap." in text
     assert max(everything[96]) < min(nothing[96])
     assert max(everything[16]) > min(nothing[16])
     blimp = {
@@ -400,41 +406,73 @@ def test_what_the_page_says_of_sharing_is_that_of_the_measures():
         for size in (96, 16)
     }
     nothing = found[96]["none"]
+    assert all(len(seeds) == 3 for of in found.values() for seeds in of.values())
     assert all(min(nothing) > max(found[96][one]) for one in _SHARED[:3])
     means = [statistics.fmean(seeds) for seeds in found[16].values()]
     spread = max(max(seeds) - min(seeds) for seeds in found[16].values())
+    assert max(means) - min(means) < 0.1
     assert (
-        f"four rows are within {max(means) - min(means):.1f} points and the two "
-        f"seeds of a row differ by up to {spread:.1f}."
+        "four rows are within 0.1 points, and the seeds of a row differ by up to "
+        f"{spread:.1f}."
     ) in text
     printed = [
         {one: paper.SHARINGS[size][one].average for one in _SHARED}
         for size in (768, 128)
     ]
+    costs = [
+        [of["none"] - of[one] for one in ("all", "attention", "feed_forward")]
+        for of in (
+            {one: statistics.fmean(seeds) for one, seeds in found[96].items()},
+            printed[0],
+        )
+    ]
+    every, attention, feed_forward = (f"{cost:.1f}" for cost in costs[0])
+    assert (
+        f"Sharing all costs {every} points, attention {attention} and the feed-forward "
+        f"part {feed_forward}; in the paper {costs[1][0]:.1f}, {costs[1][1]:.1f} and "
+        f"{costs[1][2]:.1f}."
+    ) in text
     assert all(one["none"] > max(one["all"], one["feed_forward"]) for one in printed)
     theirs = [one["attention"] - one["feed_forward"] for one in printed]
-    ours = [
-        _mean_points(f"e{e}-h96-l4-attention", f"e{e}-h96-l4-feed_forward")
-        for e in (96, 16)
-    ]
     assert (
         f"costs {theirs[0]:.1f} and {theirs[1]:.1f} points more than sharing "
-        f"attention; here it costs {-ours[0]:.1f} less with E 96 and {ours[1]:.1f} "
-        "more with E 16, both within the seeds."
+        "attention; here both cost the same."
     ) in text
-    for seeds in found.values():
+    for size, seeds in found.items():
         one, other = seeds["attention"], seeds["feed_forward"]
         assert max(one) > min(other) and max(other) > min(one)
-    sst2 = [
-        {one: _seed_values(f"e{e}-h96-l4-{one}", "sst2") for one in _SHARED}
-        for e in (96, 16)
-    ]
-    above = [
-        statistics.fmean(one["feed_forward"]) - statistics.fmean(one["attention"])
-        for one in sst2
-    ]
-    assert all(min(one["feed_forward"]) > max(one["attention"]) for one in sst2)
-    assert f"with both seeds, by {above[0]:.1f} and {above[1]:.1f} points" in text
+        of_row = (f"e{size}-h96-l4-{kind}" for kind in ("attention", "feed_forward"))
+        assert abs(_mean_points(*of_row)) < 0.1
+    second = [found[96][one][1] for one in ("attention", "feed_forward")]
+    assert f"part, {second[0]:.1f} and {second[1]:.1f}, so one seed" in text
+
+
+def test_what_sharing_costs_over_the_steps_is_that_of_the_figures():
+    curves = _read("reproduction/sharing_curves.json")
+
+    def costs(size, sharing):
+        of = (curves["loss"][f"e{size}-h96-l4-{one}"] for one in (sharing, "none"))
+        return [one - other for one, other in zip(*of, strict=True)]
+
+    kinds = ("attention", "feed_forward", "all")
+    wide = {one: costs(96, one) for one in kinds}
+    rows = []
+    for step in (1000, 3000, 6000):
+        index = curves["step"].index(step)
+        shown = (f"{wide[one][index]:+.3f}" for one in kinds)
+        rows.append((f"{step - 499:,} to {step:,}", *shown))
+    _require("reproduction.md", rows)
+    assert all(
+        one[1] < one[curves["step"].index(4000)] < one[-1] for one in wide.values()
+    )
+    assert wide["attention"][-1] < wide["feed_forward"][-1] < wide["all"][-1]
+    small = [costs(16, one) for one in kinds]
+    every = [cost for one in small for cost in one]
+    assert f"between {min(every):+.3f} and {max(every):+.3f}, and smaller" in _text(
+        "reproduction.md"
+    )
+    half = curves["step"].index(3000)
+    assert all(abs(one[-1]) < abs(one[half]) for one in small)
 
 
 def test_what_the_page_says_of_depth_and_width_is_that_of_the_measures():

@@ -125,3 +125,12 @@ def test_steps_are_whole_numbers():
     first, second = found["rows"]
     assert results.row_cells(found, first)[-2:] == ["40", "5.000"]
     assert results.row_cells(found, second)[-2:] == ["1,234", "5.000"]
+
+
+def test_a_difference_that_rounds_to_zero_has_no_minus():
+    measured = {
+        "pair-none": {"1": values(0.30001, 0.5, 0.5)},
+        "pair-nsp": {"1": values(0.3, 0.75, 0.5)},
+    }
+    found = "\n".join(results.markdown(results.collect(pair_table(), measured)))
+    assert "| next sentence | none | MLM accuracy | -0.4 | +0.00 |" in found
