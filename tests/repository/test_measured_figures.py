@@ -313,10 +313,11 @@ def test_the_rows_have_as_many_seeds_as_the_page_says():
         name: len(one["seeds"])
         for name, one in _read("reproduction/measures.json").items()
     }
-    shared = [f"e{size}-h96-l4-{one}" for size in (16, 96) for one in _SHARED]
-    assert {counts.pop(name) for name in shared} == {3}
-    layers = [f"e16-h96-l{number}-all" for number in (1, 3, 6, 12)]
-    assert {counts.pop(name) for name in layers} == {2, 3}
+    for table in ("sharing", "dropout", "depth", "width"):
+        rows = reproduced_tables.reproduced(table).table.rows
+        for name in {row.experiment.name for row in rows}:
+            assert counts.pop(name, 3) == 3, name
+    assert counts.pop("e16-h128-l6-all") in (1, 2)
     assert set(counts.values()) == {1}
     # Of the six ways to divide two and two, two leave all of one above the other.
     assert "one of three differences that are chance" in _text("reproduction.md")
@@ -483,14 +484,22 @@ def test_what_the_page_says_of_depth_and_width_is_that_of_the_measures():
         for number in (1, 3, 6, 12)
         for of in (measures[f"e16-h96-l{number}-all"],)
     }
-    assert [len(seeds) for seeds in layers.values()] == [3, 3, 2, 2]
-    for one, three, six, twelve in zip(*layers.values(), strict=False):
-        assert one < three < six > twelve
-    assert min(layers[6]) <= max(layers[3])
+    assert {len(seeds) for seeds in layers.values()} == {3}
+    assert max(layers[1]) < min(layers[3])
+    assert max(layers[12]) < min(layers[6])
+    assert (
+        sum(six > three for three, six in zip(layers[3], layers[6], strict=True)) == 2
+    )
     twelve = [f"{100 * share:.1f}" for share in layers[12]]
-    assert f"gain: {twelve[0]}, and {twelve[1]} with the second seed" in text
-    blimp = measures["e16-h96-l12-all"]["seeds"]["2"]["blimp"]
-    assert f"here: {100 * blimp:.1f}% are those of the model that has hardly" in text
+    assert f"still gain: {twelve[0]}, {twelve[1]} and {twelve[2]}." in text
+    blimp = [
+        one["blimp"]
+        for number in layers
+        for one in measures[f"e16-h96-l{number}-all"]["seeds"].values()
+    ]
+    late = measures["e16-h96-l12-all"]["seeds"]["2"]
+    assert max(blimp) == late["blimp"] and late["mlm_accuracy"] == min(layers[12])
+    assert f"the highest, {100 * max(blimp):.1f}%, is that of the model" in text
     curves = _read("reproduction/depth_curves.json")
     first, late = (
         {
@@ -501,14 +510,20 @@ def test_what_the_page_says_of_depth_and_width_is_that_of_the_measures():
     )
     deep, six = ([f"{loss:.2f}" for loss in late[number]] for number in ("12", "6"))
     assert (
-        f"loss is {deep[0]} and {deep[1]} with 12 layers, {six[0]} and {six[1]}" in text
-    )
+        f"those of 12 layers have {deep[0]}, {deep[1]} and {deep[2]}, of 6 layers "
+        f"{six[0]}, {six[1]} and {six[2]} ("
+    ) in text
     losses = [loss for of in first.values() for loss in of]
-    assert f"all models have {min(losses):.2f} to {max(losses):.2f} (" in text
-    widths = [_seed_value(f"e16-h{size}-l3-all") for size in (32, 64, 128, 192)]
-    assert widths[0] < widths[1] < widths[3] <= widths[2]
-    losses = [_seed_value(f"e16-h{size}-l3-all", "mlm_loss") for size in (128, 192)]
-    assert f"(loss {losses[0]:.3f} and {losses[1]:.3f})" in text
+    losses = f"{min(losses):.2f} to {max(losses):.2f};"
+    assert f"all models have a training loss of {losses}" in text
+    widths = [_seed_values(f"e16-h{size}-l3-all") for size in (32, 64, 128, 192)]
+    assert max(widths[0]) < min(widths[1]) and max(widths[1]) < min(widths[2])
+    assert all(last < wide for wide, last in zip(*widths[2:], strict=True))
+    assert max(widths[3]) > min(widths[2])
+    fall = _mean_points("e16-h128-l3-all", "e16-h192-l3-all")
+    assert f"H 192 is {fall:.1f} points below H 128, and below it with each" in text
+    sst2 = [_seed_values(f"e16-h{size}-l3-all", "sst2") for size in (128, 192)]
+    assert min(sst2[0]) > max(sst2[1])
     theirs = [paper.WIDTHS[size].average for size in (1024, 2048, 4096, 6144)]
     assert theirs[0] < theirs[3] < theirs[1] < theirs[2]
     assert abs(_points("e16-h128-l6-all", "e16-h128-l3-all")) < 0.1
@@ -519,16 +534,23 @@ def test_what_the_page_says_of_time_and_dropout_is_that_of_the_measures():
     lost = _points("same-time-bert_large", "same-time-albert_xxlarge")
     assert f"by {lost:.1f} points of MLM accuracy" in text
     of_size = [
-        _points(f"e96-h96-l4-{one}", f"e16-h96-l4-{one}") for one in ("all", "none")
+        _mean_points(f"e96-h96-l4-{one}", f"e16-h96-l4-{one}")
+        for one in ("all", "none")
     ]
     assert f"costs {of_size[0]:.1f} to {of_size[1]:.1f} points; the rest" in text
     measures = _read("reproduction/measures.json")
     for name in ("same-time-bert_large", "same-time-albert_xxlarge"):
         assert f"{1200 / measures[name]['num_steps']:.2f} s each" in text
-    gain = _points("dropout-without", "dropout-with")
+    names = "dropout-without", "dropout-with"
+    gain = _mean_points(*names)
     assert f"Removing dropout late gains {gain:.1f} points" in text
+    without, kept = (_seed_values(name) for name in names)
+    assert min(without) > max(kept)
+    for key in ("blimp", "sst2"):
+        without, kept = (_seed_values(name, key) for name in names)
+        assert min(without) <= max(kept) and min(kept) <= max(without)
     printed = paper.DROPOUT["without"].average - paper.DROPOUT["with"].average
-    assert f"tasks gain {printed:.1f} points." in text
+    assert f"tasks gain {printed:.1f} points;" in text
 
 
 def test_whole_trainings_on_a_gpu_are_those_of_the_figures():
