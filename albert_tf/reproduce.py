@@ -151,7 +151,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         os.makedirs(output_dir, exist_ok=True)
         path = os.path.join(output_dir, "results.json")
         files.write_json(path, {"budget": flag_values.budget, "tables": found})
-        text = "\n\n".join("\n".join(results.markdown(table)) for table in found)
+        parts = [results.overview(found), *map(results.markdown, found)]
+        text = "\n\n".join("\n".join(part) for part in parts)
         files.write_bytes(os.path.join(output_dir, "tables.md"), text.encode() + b"\n")
         # Imported here: matplotlib takes time, and flags and files were checked.
         from albert_tf.reports import reproduction_report

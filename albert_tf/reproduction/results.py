@@ -179,6 +179,20 @@ def markdown(table: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def overview(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns how many verdicts of each kind some tables have, as Markdown."""
+    found = [
+        f"| differences | {SAME} | {UNDECIDED} | {OPPOSITE} |",
+        "|---" * 4 + "|",
+    ]
+    for table in tables:
+        verdicts = [one["verdict"] for one in table["comparisons"]]
+        counts = [str(verdicts.count(one)) for one in (SAME, UNDECIDED, OPPOSITE)]
+        label = f"{table['title']} (table {table['paper_table']})"
+        found.append(f"| {label} | {' | '.join(counts)} |")
+    return found
+
+
 def cells(table: Mapping[str, Any]) -> list[str]:
     """Returns the titles of the columns."""
     measured = [one["label"] for one in table["measures"]]

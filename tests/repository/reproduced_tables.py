@@ -2,7 +2,7 @@
 
     python -m tests.repository.reproduced_tables
 
-writes those of which a row was measured between their markers.
+writes them and their overview between their markers.
 """
 
 import dataclasses
@@ -51,13 +51,10 @@ class Reproduced:
         texts["vocab_size"] = experiment.config.model.vocab_size
         return experiments.digest(experiment, {**self.others, "texts": texts})
 
-    def markdown(self) -> str:
-        """Returns the table and its verdicts; empty if no row was measured."""
+    def collected(self) -> dict[str, Any]:
+        """Returns the figures of the table, and its verdicts."""
         measured = {name: one["seeds"] for name, one in self.measures().items()}
-        if not any(measured.get(row.experiment.name) for row in self.table.rows):
-            return ""
-        found = results.collect(self.table, measured)
-        return "\n".join(results.markdown(found))
+        return results.collect(self.table, measured)
 
 
 def reproduced(name: str) -> Reproduced:
@@ -73,6 +70,18 @@ def reproduced(name: str) -> Reproduced:
     return Reproduced(table, path, texts, others)
 
 
+OVERVIEW = "overview"
+NAMES = (OVERVIEW, *tables.TABLES)
+
+
+def markdown(name: str) -> str:
+    """Returns a table with its verdicts, or the overview of all."""
+    if name == OVERVIEW:
+        found = [reproduced(one).collected() for one in tables.TABLES]
+        return "\n".join(results.overview(found))
+    return "\n".join(results.markdown(reproduced(name).collected()))
+
+
 def markers(name: str) -> tuple[str, str]:
     """Returns the lines around a table of the page."""
     return f"<!-- begin of {name} -->\n", f"<!-- end of {name} -->\n"
@@ -81,16 +90,13 @@ def markers(name: str) -> tuple[str, str]:
 def main() -> None:
     """Writes the tables of the page; the markers of a new one must be there."""
     text = PAGE.read_text()
-    for name in tables.TABLES:
+    for name in NAMES:
         begin, end = markers(name)
-        markdown = reproduced(name).markdown()
-        if not markdown:
-            continue
         before, _, rest = text.partition(begin)
         _, found, after = rest.partition(end)
         if not found:
             raise SystemExit(f"{PAGE}: no lines {begin}{end} for {name}")
-        text = f"{before}{begin}\n{markdown}\n\n{end}{after}"
+        text = f"{before}{begin}\n{markdown(name)}\n\n{end}{after}"
         print(f"wrote {name}")
     PAGE.write_text(text)
 

@@ -108,6 +108,18 @@ def test_the_markdown_has_figures_and_verdicts():
     assert verdict in found
 
 
+def test_the_overview_counts_the_verdicts_of_each_table():
+    found = results.collect(pair_table(), MEASURED)
+    verdicts = [one["verdict"] for one in found["comparisons"]]
+    assert (len(verdicts), verdicts.count(results.SAME)) == (8, 1)
+    assert results.overview([found, results.collect(pair_table(), {})]) == [
+        "| differences | same direction | undecided | opposite |",
+        "|---|---|---|---|",
+        "| Loss of the pair (table 5) | 1 | 7 | 0 |",
+        "| Loss of the pair (table 5) | 0 | 0 | 0 |",
+    ]
+
+
 def test_the_lines_are_aligned():
     first, header, *rows = results.lines(results.collect(pair_table(), MEASURED))
     assert first == "Loss of the pair (paper, table 5)"
