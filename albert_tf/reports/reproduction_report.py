@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.core import provenance, validation
+from albert_tf.core import plurals, provenance, validation
 from albert_tf.reports import html
 
 _TEMPLATE_FILE = "reproduction.html"
@@ -35,6 +35,7 @@ def write(output_dir: str, budget: str, tables: Sequence[Mapping[str, Any]]) -> 
     values = {
         "identity": f"Written {made.date} with {made.versions_line}.",
         "budget": budget,
+        "agreeing": plurals.count(verdicts.count("same direction"), "difference"),
         "counts": {name: verdicts.count(name) for name in _CLASSES},
         "tables": [_table(table) for table in tables],
     }

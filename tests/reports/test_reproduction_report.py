@@ -67,6 +67,13 @@ def test_a_difference_that_rounds_to_zero_has_no_minus(tmp_path):
     assert "+0.00" in _written(tmp_path, table)
 
 
+def test_one_difference_is_singular(tmp_path):
+    table = _table(_row("<many>", 80.0, 0.2), _row("few", 78.5, 0.2))
+    table["comparisons"][0]["verdict"] = "same direction"
+    text = re.sub(r"\s+", " ", _written(tmp_path, table))
+    assert "1 difference as in the paper, 0 undecided, 0 opposite" in text
+
+
 def test_tables_below_charts_and_tables_are_apart_from_them(tmp_path):
     page = _written(tmp_path, _table(_row("<many>", 80.0, 0.2), _row("few", 78.5, 0.2)))
     assert ".columns + .frame, .frame + .frame { margin-top: " in page
