@@ -5,6 +5,9 @@ library and of the packages that requirements.txt installs. They are parsed, nev
 imported. Each topic or docstring is a document: one sentence per line, a blank line
 between documents. The same Python and the same packages give the same bytes.
 
+With --documents=modules all docstrings of a module are one document. Docstrings are
+short, so only such documents have many pairs of segments of 64 tokens or more.
+
     python -m data_prep.demo_corpus --output=corpus.txt
 """
 
@@ -19,6 +22,13 @@ from albert_tf.core import cli, files
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags in `flag_values`, so that tests can give each its own."""
     flags.DEFINE_string("output", None, "Text file to write.", flag_values)
+    flags.DEFINE_enum(
+        "documents",
+        "docstrings",
+        ["docstrings", "modules"],
+        "What is a document: each docstring, or all docstrings of a module.",
+        flag_values,
+    )
     flags.DEFINE_integer(
         "num_workers",
         2,
@@ -40,7 +50,7 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # Imported here: libraries take time, and flags and files are checked first.
         from data_prep.docstring_corpus import builder
 
-        counts = builder.write(path, flag_values.num_workers)
+        counts = builder.write(path, flag_values.num_workers, flag_values.documents)
     print(f"{path}: {counts}")
 
 

@@ -55,6 +55,28 @@ def test_corpus_is_one_sentence_a_line_in_a_fixed_order(
     assert "4 documents, 9 sentences, 111 words" in capsys.readouterr().out
 
 
+def test_all_docstrings_of_a_module_are_one_document_if_asked_for(small_sources):
+    module = small_sources / "one" / "a.py"
+    module.write_text(
+        '"""The module begins with words of its own to read."""\n'
+        'def f():\n    """The function returns a value that nobody needs."""\n'
+        'def g():\n    """The other one raises an error that everybody needs."""\n',
+        encoding="utf-8",
+    )
+    output = small_sources / "corpus.txt"
+    binaries.run(demo_corpus, f"--output={output}")
+    # Each of its docstrings is too small to be a document.
+    assert "The function returns" not in output.read_text(encoding="utf-8")
+    binaries.run(demo_corpus, f"--output={output}", "--documents=modules")
+    documents = output.read_text(encoding="utf-8").split("\n\n")
+    assert len(documents) == 4
+    assert documents[0].splitlines() == [
+        "The module begins with words of its own to read.",
+        "The function returns a value that nobody needs.",
+        "The other one raises an error that everybody needs.",
+    ]
+
+
 def test_missing_package_and_directory_are_one_line_errors(
     tmp_path, monkeypatch, capsys
 ):
