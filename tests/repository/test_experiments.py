@@ -830,6 +830,51 @@ def test_the_average_of_the_weights_has_the_losses_of_its_figures():
     assert f"at step 15,000 its loss is {-lag[15000]:.2f} nats lower" in section
 
 
+def test_what_a_pair_loss_needs_is_that_of_its_figures():
+    runs = _read("pair_start.json")["runs"]
+    section, rows = _entry("## 2026-11-28: what a model needs to learn a pair loss")
+    shown = {
+        "SOP from the first step, 0.002": ("joint", (2000, 4000, 6000)),
+        "SOP branch, 0.002": ("branch, 0.002", (8000, 10000, 12000)),
+        "SOP branch, 0.0005": ("branch, 0.0005", (7000, 8000, 9000)),
+        "NSP branch, 0.0005": ("NSP branch, 0.0005", (7000, 8000, 9000, 10000)),
+    }
+    for label, (name, steps) in shown.items():
+        run = runs[name]
+        heldout = run["heldout"]
+        for step in steps:
+            at, held = run["step"].index(step), heldout["step"].index(step)
+            assert [
+                label,
+                f"{step:,}",
+                f"{heldout['mlm_loss'][held]:.2f}",
+                f"{run['pair_loss'][at]:.3f}",
+                f"{100 * run['pair_accuracy'][at]:.1f}",
+                f"{100 * heldout['pair_accuracy'][held]:.1f}",
+            ] in rows
+    pairs, order = (
+        100 * runs[name]["heldout"]["pair_accuracy"][-1]
+        for name in ("NSP branch, 0.0005", "branch, 0.0005")
+    )
+    assert f"at a quarter of the rate: {pairs:.1f}% of the held-out pairs at" in section
+    assert f"{order:.1f}% after 2,750 steps" in section
+    known = runs["joint"]["heldout"]
+    share = known["mlm_accuracy"][known["step"].index(4000)]
+    assert f"E 32: {100 * share:.1f}% of the masked words" in section
+    table = json.loads((DOCS / "reproduction" / "pair_loss.json").read_text())
+    ends = [
+        100 * one["mlm_accuracy"]
+        for experiment in table.values()
+        for one in experiment["seeds"].values()
+    ]
+    assert f"models end with {min(ends):.1f} to {max(ends):.1f}%." in section
+    long, short = (runs[name]["mlm_loss"][-1] for name in ("512 tokens", "32 tokens"))
+    assert f"is {long:.2f} after 2,000 steps" in section
+    assert f"it is {short:.2f} after 2,500." in section
+    begin, *_, end = runs["512 tokens, branch"]["heldout"]["mlm_loss"]
+    assert f"begins at {begin:.2f} held out and is at {end:.2f} after 477" in section
+
+
 def test_the_guards_runs_are_those_of_their_figures():
     found = json.loads((DOCS / "training" / "guard.json").read_text())
     page = (DOCS / "training.md").read_text()
