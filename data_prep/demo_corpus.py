@@ -5,8 +5,8 @@ library and of the packages that requirements.txt installs. They are parsed, nev
 imported. Each topic or docstring is a document: one sentence per line, a blank line
 between documents. The same Python and the same packages give the same bytes.
 
-With --documents=modules all docstrings of a module are one document. Docstrings are
-short, so only such documents have many pairs of segments of 64 tokens or more.
+With --documents=modules all docstrings of a module are one document, which then fills
+longer sequences: half of the docstrings have at most 51 words.
 
     python -m data_prep.demo_corpus --output=corpus.txt
 """
@@ -50,7 +50,8 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         # Imported here: libraries take time, and flags and files are checked first.
         from data_prep.docstring_corpus import builder
 
-        counts = builder.write(path, flag_values.num_workers, flag_values.documents)
+        join_modules = flag_values.documents == "modules"
+        counts = builder.write(path, flag_values.num_workers, join_modules)
     print(f"{path}: {counts}")
 
 

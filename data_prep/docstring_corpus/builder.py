@@ -15,10 +15,6 @@ from collections.abc import Iterable, Sequence
 from albert_tf.core import files, progress_bar
 from data_prep.docstring_corpus import prose
 
-# What is a document: a docstring, or all docstrings of a module.
-DOCSTRINGS, MODULES = "docstrings", "modules"
-DOCUMENTS = (DOCSTRINGS, MODULES)
-
 TOPICS = "topics"
 STDLIB = "stdlib"
 # Documents are in this order, and the first copy of a text is kept. The first three
@@ -141,12 +137,12 @@ def python_files(directory: pathlib.Path) -> list[pathlib.Path]:
     return sorted(found)
 
 
-def build(num_workers: int, documents_are: str) -> list[tuple[str, list[str]]]:
+def build(num_workers: int, join_modules: bool) -> list[tuple[str, list[str]]]:
     """Returns every document as its source's name and its sentences.
 
     Args:
       num_workers: processes that read files.
-      documents_are: one of DOCUMENTS. A topic is a document with both.
+      join_modules: whether all docstrings of a module are one document, and not each.
 
     Raises:
       ValueError: a package is not installed.
@@ -163,7 +159,7 @@ def build(num_workers: int, documents_are: str) -> list[tuple[str, list[str]]]:
             read, total=len(sources), desc="docstrings", unit="file"
         )
         for (name, _), found in zip(sources, progress, strict=True):
-            if documents_are == MODULES:
+            if join_modules:
                 found = [list(itertools.chain.from_iterable(found))]
             documents += [(name, paragraphs) for paragraphs in found]
     seen_paragraphs: set[str] = set()
@@ -178,13 +174,13 @@ def build(num_workers: int, documents_are: str) -> list[tuple[str, list[str]]]:
     return kept
 
 
-def write(path: str, num_workers: int, documents_are: str = DOCSTRINGS) -> str:
+def write(path: str, num_workers: int, join_modules: bool) -> str:
     """Builds the corpus and writes it, one sentence per line.
 
     Args:
       path: of the text file, local or remote.
       num_workers: as in `build`.
-      documents_are: as in `build`.
+      join_modules: as in `build`.
 
     Returns:
       One line with the counts of the corpus.
@@ -192,7 +188,7 @@ def write(path: str, num_workers: int, documents_are: str = DOCSTRINGS) -> str:
     Raises:
       ValueError: a package is not installed.
     """
-    documents = build(num_workers, documents_are)
+    documents = build(num_workers, join_modules)
     text = "\n".join("\n".join(document) + "\n" for _, document in documents)
     data = text.encode()
     files.write_bytes(path, data)
