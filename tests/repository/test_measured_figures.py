@@ -769,10 +769,14 @@ def test_what_one_pair_loss_teaches_about_the_other_is_that_of_the_figures():
     lengths = _read("reproduction/pair_features.json")["lengths"]
     table = "\n".join(pair_features.table(lengths))
     assert f"\n{table}\n\n" in (DOCS / "reproduction.md").read_text()
-    ranks = {int(words): one["sop ranks nsp"] for words, one in lengths.items()}
-    assert all((share > 60) == (words >= 200) for words, share in ranks.items())
-    assert all(abs(ranks[words] - 50) < 2.5 for words in (50, 100))
-    assert all(abs(one["nsp on sop"] - 50) < 2 for one in lengths.values())
+    assert {len(seeds) for seeds in lengths.values()} == {3}
+    for words, seeds in lengths.items():
+        ranks = [one["sop ranks nsp"] for one in seeds]
+        if int(words) >= 200:
+            assert min(ranks) > 59
+        else:
+            assert max(ranks) < 56 and statistics.fmean(ranks) < 54
+        assert all(abs(one["nsp on sop"] - 50) < 2 for one in seeds)
 
 
 def test_the_pair_losses_on_wikipedia_are_those_of_the_figures():

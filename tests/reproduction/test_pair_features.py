@@ -1,6 +1,7 @@
 """Pairs and features of `pair_features`, on a text that is made for them."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -52,11 +53,23 @@ def test_labels_are_true():
 
 
 def test_rare_words_at_the_cut_are_what_order_teaches_about_next_sentences():
-    found = pair_features.measure(_topics(150, random.Random(1)), 72)
+    found = pair_features.measure(_topics(150, random.Random(1)), 72, 1)
     assert found["heldout_pairs"] == pytest.approx(0.15 * found["pairs"] / 0.85, abs=1)
     # Both tasks are easy where a topic spans the cut, which is in two thirds.
     assert found["nsp on nsp"] > 75 and found["sop on sop"] > 75
     assert found["sop ranks nsp"] > 65
+
+
+def test_shared_words_are_told_apart_by_their_places(monkeypatch):
+    monkeypatch.setattr(pair_features, "NUM_COMMON", 0)
+    one, two = ([f"{name}{i}" for i in range(50)] for name in "ab")
+    at_cut = pair_features.Pair([*one, "rare"], ["rare", *two])
+    at_ends = pair_features.Pair(["rare", *one], [*two, "rare"])
+    text = pair_features.Text([[*at_cut], [["other"]]])
+    rarity, count = math.log(2), len(pair_features.NEAR)
+    near = slice(0, 2 * count)
+    assert text.features(at_cut)[near] == pytest.approx([rarity, 0] * count)
+    assert text.features(at_ends)[near] == pytest.approx([0, rarity] * count)
 
 
 def test_a_text_has_paragraphs_and_documents(tmp_path):
