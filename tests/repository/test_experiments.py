@@ -974,3 +974,45 @@ def test_the_probes_that_pages_name_are_those_of_their_figures():
             assert f"{share} {interval[:-1]}" in " ".join(text.split())
             share, _ = _share(mixed[suite]["overall"])
             assert share in text
+
+
+def test_longer_pairs_and_source_code_are_those_of_their_figures():
+    found = _read("pair_length.json")
+    section, rows = _entry(
+        "## 2026-11-29: longer pairs, and source code, for the order of sentences"
+    )
+    shown = {
+        "SOP, articles, 256 tokens": ("articles, SOP", (6000, 7500, 9000)),
+        "SOP, code, 128 tokens": ("code, SOP", (3000, 4000, 6000, 8000, 10000)),
+        "NSP, code, 128 tokens": ("code, NSP", (3000,)),
+    }
+    for label, (name, steps) in shown.items():
+        run = found["runs"][name]
+        heldout = run["heldout"]
+        for step in steps:
+            at, held = run["step"].index(step), heldout["step"].index(step)
+            assert [
+                label,
+                f"{step:,}",
+                f"{heldout['mlm_loss'][held]:.2f}",
+                f"{run['pair_loss'][at]:.3f}",
+                f"{100 * run['pair_accuracy'][at]:.1f}",
+                f"{100 * heldout['pair_accuracy'][held]:.1f}",
+            ] in rows
+    for label, name in (
+        ("of the table, 64 tokens", "table, SOP"),
+        ("of source code, 128 tokens", "code, SOP"),
+    ):
+        for kind, pairs in found["pair_scores"][name].items():
+            assert [
+                f"{label}, on {kind.upper()}",
+                f"{pairs['pairs']:,}",
+                f"{pairs['accuracy']:.1f}",
+                f"{pairs['auc']:.1f}",
+            ] in rows
+    table, code = (found["pair_scores"][name] for name in ("table, SOP", "code, SOP"))
+    assert f"AUC on next sentences is {table['nsp']['auc']:.1f}, so" in section
+    assert f"known in {code['sop']['accuracy']:.1f}% at the end" in section
+    page = (DOCS / "reproduction.md").read_text()
+    assert f"rank {table['nsp']['auc']:.1f}% of true and random pairs" in page
+    assert f"known in {code['sop']['accuracy']:.1f}% at most" in page
