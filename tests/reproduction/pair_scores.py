@@ -32,6 +32,9 @@ def pair_scores(model_dir: str, data_dir: str) -> tuple[np.ndarray, np.ndarray]:
     Returns:
       Labels int32 [pairs], 0 for a true pair, and scores float32 [pairs], above 0 where
       the model calls a pair false.
+
+    Raises:
+      ValueError: there is no checkpoint, or run and records do not fit together.
     """
     data = manifest.read_manifest(data_dir).data
     names = ("pair_loss", "max_seq_length", "pack_sequences")
@@ -45,6 +48,8 @@ def pair_scores(model_dir: str, data_dir: str) -> tuple[np.ndarray, np.ndarray]:
     input_fn, _ = input_pipeline.eval_input_fn(data_dir, source.manifest, config)
     trainer = pretraining.make_trainer(config, model_dir)
     trainer.restore()
+    if trainer.restored_step is None:
+        raise ValueError(f"{model_dir} must have a checkpoint; it has none")
     logits_of = tf.function(lambda batch: trainer.model.scores(batch, None).pair_logits)
     labels, scores = [], []
     with trainer.eval_weights():

@@ -41,9 +41,9 @@ def document(source: str) -> str:
         return ""
     lines = []
     for number, line in enumerate(source.splitlines(), 1):
-        text = line.strip()
-        if text and number not in docstrings and not text.startswith("#"):
-            lines.append(text)
+        code = line.strip()
+        if code and number not in docstrings and not code.startswith("#"):
+            lines.append(code)
     return "\n".join(lines) if len(lines) >= MIN_LINES else ""
 
 

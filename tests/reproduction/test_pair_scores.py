@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from albert_tf.core import config_io
 from albert_tf.training import pretraining
 from tests.reproduction import pair_scores
 from tests.support import small_run
@@ -14,6 +15,14 @@ def test_figures_of_scores_that_rank_better_than_their_threshold():
     assert found == {"pairs": 4, "accuracy": 50.0, "auc": 75.0}
     found = pair_scores.figures(labels, np.array([0.1, 0.2, 0.3, 0.5]))
     assert found == {"pairs": 4, "accuracy": 50.0, "auc": 100.0}
+
+
+def test_a_run_without_a_checkpoint_has_no_scores(tmp_path):
+    records = small_run.write_records(tmp_path / "records", "data.pair_loss=sop")
+    config = small_run.small_config("data.pair_loss=sop")
+    (tmp_path / "config.json").write_text(config_io.to_json(config))
+    with pytest.raises(ValueError, match="must have a checkpoint; it has none"):
+        pair_scores.pair_scores(str(tmp_path), str(records))
 
 
 @pytest.mark.parametrize("pack", [1, 2])
