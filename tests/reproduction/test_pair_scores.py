@@ -13,8 +13,8 @@ def test_figures_of_scores_that_rank_better_than_their_threshold():
     labels = np.array([0, 0, 1, 1])
     found = pair_scores.figures(labels, np.array([0.1, 0.4, 0.3, 0.5]))
     assert found == {"pairs": 4, "accuracy": 50.0, "auc": 75.0}
-    found = pair_scores.figures(labels, np.array([0.1, 0.2, 0.3, 0.5]))
-    assert found == {"pairs": 4, "accuracy": 50.0, "auc": 100.0}
+    found = pair_scores.figures(labels, np.array([-0.1, 0.2, 0.3, 0.5]))
+    assert found == {"pairs": 4, "accuracy": 75.0, "auc": 100.0}
 
 
 def test_a_run_without_a_checkpoint_has_no_scores(tmp_path):
@@ -36,7 +36,9 @@ def test_accuracies_are_those_of_the_evaluation(tmp_path, pack):
     }
     steps = ("train.num_steps=4", "train.eval_every_steps=4", "data.pair_loss=sop")
     all_pairs = (f"train.eval_batch_size={pair_scores.BATCH_SIZE}", form)
-    settings = (*steps, *all_pairs, "train.eval_batches=0")
+    # So that pairs have different scores without much training.
+    wide = "model.initializer_range=0.5"
+    settings = (*steps, *all_pairs, wide, "train.eval_batches=0")
     run_dir = str(tmp_path / "run")
     config = small_run.small_config(*settings)
     pretraining.train(config, str(records["sop"]), run_dir)
@@ -47,3 +49,6 @@ def test_accuracies_are_those_of_the_evaluation(tmp_path, pack):
         assert set(labels) == {0, 1}
         accuracy = np.mean((scores > 0) == labels)
         assert accuracy == pytest.approx(expected[f"{name}_accuracy"], abs=1e-6)
+        # The accuracy of a model that says the same of all pairs is that of any order.
+        loss = np.mean(np.logaddexp(0, scores) - labels * scores)
+        assert loss == pytest.approx(expected[f"{name}_loss"], abs=1e-6)
