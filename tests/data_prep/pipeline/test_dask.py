@@ -289,10 +289,11 @@ def test_a_scheduler_that_ends_is_an_error_from_which_a_run_resumes(
             submitted.append(task)
             if len(submitted) == 8:
                 scheduler.kill()
+                # Not before: the worker may take longer to come.
+                monkeypatch.setattr(dask_executor, "PATIENCE_SECONDS", 2.0)
             return submit(self, task)
 
         monkeypatch.setattr(dask_executor.DaskExecutor, "submit", submit_and_kill)
-        monkeypatch.setattr(dask_executor, "PATIENCE_SECONDS", 2.0)
         with pytest.raises(OSError, match="the Dask scheduler is lost.* same command"):
             _run(corpus, tmp_path / "there", address)
     capsys.readouterr()
