@@ -51,6 +51,7 @@ def _table(table: Mapping[str, Any]) -> dict[str, Any]:
         "charts": _charts(table),
         "header": [
             "parameters",
+            "gradients, kB",
             *(f"paper: {title}" for title in table["paper_titles"].values()),
             *titles.values(),
         ],
@@ -71,7 +72,7 @@ def _table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(table: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    cells = [f"{row['parameters']:,}"]
+    cells = [f"{row['parameters']:,}", f"{row['gradient_bytes'] / 1000:,.0f}"]
     cells += [f"{value:.1f}" for value in row["paper"].values()]
     for measure in table["measures"]:
         found = row["values"].get(measure["key"])

@@ -1,14 +1,15 @@
 """Results: the measured values of a table's rows beside the paper's, with verdicts.
 
 A difference between two rows counts if it is beyond the spread: if all seeds of one are
-above all seeds of the other. With one seed nothing does. With three seeds, one of ten
-differences that are chance alone counts, too.
+above all seeds of the other, and each has three. Of differences that are chance alone,
+one of ten counts, too; with two seeds it would be one of three.
 """
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.core import config as config_lib
 from albert_tf.core import text_table
 from albert_tf.model import costs
 from albert_tf.reproduction import tables as tables_lib
@@ -16,6 +17,8 @@ from albert_tf.reproduction import tables as tables_lib
 SAME, UNDECIDED, OPPOSITE = "same direction", "undecided", "opposite"
 # Within so many points of chance a figure of the paper says nothing.
 _NEAR_CHANCE = 5.0
+# With fewer seeds of a row chance alone would decide too often.
+_MIN_SEEDS = 3
 # Values of an experiment by seed, as JSON has them.
 Measured = Mapping[str, Mapping[str, Mapping[str, float]]]
 
@@ -30,11 +33,11 @@ def compare(
       theirs: the paper's figures of both.
 
     Returns:
-      SAME or OPPOSITE if the difference is beyond the spread; else, and if the paper's
-      figures are equal, UNDECIDED.
+      SAME or OPPOSITE if the difference is beyond the spread; else, and if there are
+      fewer than three seeds, UNDECIDED.
     """
     one, other = ours
-    if min(len(one), len(other)) < 2 or theirs[0] == theirs[1]:
+    if min(len(one), len(other)) < _MIN_SEEDS:
         return UNDECIDED
     if min(one) > max(other):
         is_above = True
@@ -93,9 +96,7 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
                 "name": row.name,
                 "label": row.label,
                 "paper": row.paper,
-                "parameters": costs.count_parameters(
-                    row.experiment.config.model
-                ).encoder_without_pooler,
+                **_costs(row.experiment.config),
                 "values": {
                     key: _summary(found) for key, found in values[row.name].items()
                 },
@@ -106,14 +107,24 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
     }
 
 
+def _costs(config: config_lib.Config) -> dict[str, int]:
+    """Returns the encoder's parameters, and the bytes that devices add in a step."""
+    counted = costs.recipe_costs(config)
+    return {
+        "parameters": counted.parameters.encoder_without_pooler,
+        "gradient_bytes": counted.reduced_gradient_bytes,
+    }
+
+
 def _has_direction(
     measure: tables_lib.Measure, one: tables_lib.Row, other: tables_lib.Row
 ) -> bool:
     """Returns whether the paper's figures of two rows say which is better."""
     if not measure.paper:
         return False
-    theirs = max(one.paper[measure.paper], other.paper[measure.paper])
-    return theirs > measure.chance + _NEAR_CHANCE
+    theirs = one.paper[measure.paper], other.paper[measure.paper]
+    is_chance = max(theirs) <= measure.chance + _NEAR_CHANCE
+    return not is_chance and theirs[0] != theirs[1]
 
 
 def _difference(
@@ -180,15 +191,29 @@ def markdown(table: Mapping[str, Any]) -> list[str]:
 
 
 def overview(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns how many verdicts of each kind some tables have, as Markdown."""
+    """Returns how many verdicts of each kind there are, as Markdown.
+
+    Args:
+      tables: of `collect`.
+
+    Returns:
+      The lines of a table, with a row for each of the tables, then for each measure.
+    """
+    verdicts: dict[str, list[str]] = {}
+    for table in tables:
+        label = f"{table['title']} (table {table['paper_table']})"
+        verdicts[label] = [one["verdict"] for one in table["comparisons"]]
+    for table in tables:
+        titles = {one["key"]: one["label"] for one in table["measures"]}
+        for one in table["comparisons"]:
+            label = f"all tables, {titles[one['measure']]}"
+            verdicts.setdefault(label, []).append(one["verdict"])
     found = [
         f"| differences | {SAME} | {UNDECIDED} | {OPPOSITE} |",
         "|---" * 4 + "|",
     ]
-    for table in tables:
-        verdicts = [one["verdict"] for one in table["comparisons"]]
-        counts = [str(verdicts.count(one)) for one in (SAME, UNDECIDED, OPPOSITE)]
-        label = f"{table['title']} (table {table['paper_table']})"
+    for label, of in verdicts.items():
+        counts = [str(of.count(one)) for one in (SAME, UNDECIDED, OPPOSITE)]
         found.append(f"| {label} | {' | '.join(counts)} |")
     return found
 
@@ -196,7 +221,7 @@ def overview(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 def cells(table: Mapping[str, Any]) -> list[str]:
     """Returns the titles of the columns."""
     measured = [one["label"] for one in table["measures"]]
-    return ["", "parameters", *paper_names(table), *measured]
+    return ["", "parameters", "gradients, kB", *paper_names(table), *measured]
 
 
 def row_cells(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
@@ -206,7 +231,8 @@ def row_cells(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
         _shown(row["values"].get(one["key"]), one["is_share"])
         for one in table["measures"]
     ]
-    return [row["label"], f"{row['parameters']:,}", *printed, *shown]
+    counted = f"{row['parameters']:,}", f"{row['gradient_bytes'] / 1000:,.0f}"
+    return [row["label"], *counted, *printed, *shown]
 
 
 def paper_names(table: Mapping[str, Any]) -> list[str]:

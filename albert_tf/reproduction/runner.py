@@ -180,10 +180,13 @@ class Runner:
         path = _write_request(request)
         print(f"[{number}] {training.label}", flush=True)
         if self._options.num_parallel == 1:
-            return _Process(training, share, binaries.start(_PROCESS, path))
+            process = binaries.start(_PROCESS, path, str(os.getpid()))
+            return _Process(training, share, process)
         log_path = f"{request['run_dir']}.log"
         with open(log_path, "ab") as log:
-            process = binaries.start(_PROCESS, path, stdout=log, stderr=log)
+            process = binaries.start(
+                _PROCESS, path, str(os.getpid()), stdout=log, stderr=log
+            )
         return _Process(training, share, process, log_path)
 
     def _end(self, ended: "_Process") -> bool:
@@ -216,7 +219,7 @@ class Runner:
             # As many as each training has.
             "cores": _cores(0, self._options.num_parallel),
         }
-        _run(_PROCESS, _write_request(request))
+        _run(_PROCESS, _write_request(request), str(os.getpid()))
         step_seconds = _read_answer(run_dir)
         for one in timed:
             num_steps = max(1, round(one.seconds / step_seconds[one.name]))

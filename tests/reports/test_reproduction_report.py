@@ -8,8 +8,8 @@ from albert_tf.reports import reproduction_report
 
 
 def _row(label, theirs, *seeds):
-    row = {"name": label, "label": label, "parameters": 1234, "values": {}}
-    row["paper"] = {"average": theirs}
+    row = {"name": label, "label": label, "values": {}, "paper": {"average": theirs}}
+    row |= {"parameters": 1234, "gradient_bytes": 5_678_900}
     if seeds:
         mean = sum(seeds) / len(seeds)
         found = {"mean": mean, "min": min(seeds), "max": max(seeds)}
@@ -53,10 +53,10 @@ def test_the_page_has_figures_and_verdicts(tmp_path):
     page = _written(tmp_path, table)
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("<body>")[1]))
     assert "0 differences as in the paper, 0 undecided, 1 opposite" in text
-    assert "parameters paper: average of tasks MLM accuracy" in text
+    assert "parameters gradients, kB paper: average of tasks MLM accuracy" in text
     assert page.count("paper: average of tasks") == 2  # the column and the chart
-    assert "&lt;many&gt; 1,234 80.0 25.0 (20.0 to 30.0)" in text
-    assert "few 1,234 78.5 27.5" in text
+    assert "&lt;many&gt; 1,234 5,679 80.0 25.0 (20.0 to 30.0)" in text
+    assert "few 1,234 5,679 78.5 27.5" in text
     assert "few minus &lt;many&gt; MLM accuracy -1.5 +2.50 opposite" in text
     assert '<span class="wrong">opposite</span>' in page
 

@@ -115,9 +115,10 @@ def test_steps_of_several_recipes_are_timed(records, tmp_path):
 
 # Starts the process of a request, and prints its id.
 PARENT = """
-import subprocess, sys
+import os, subprocess, sys
 module = "albert_tf.reproduction.experiment_process"
-child = subprocess.Popen([sys.executable, "-m", module, sys.argv[1]])
+words = sys.executable, "-m", module, sys.argv[1], str(os.getpid())
+child = subprocess.Popen(words)
 print(child.pid, flush=True)
 child.wait()
 """

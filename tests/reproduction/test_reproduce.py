@@ -4,12 +4,17 @@ import json
 import os
 import random
 import re
+import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 
 from albert_tf import reproduce
+from albert_tf.core import binaries as processes
 from albert_tf.reproduction import runner
-from tests.support import binaries
+from tests.support import binaries, training_processes
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +69,71 @@ def test_the_smallest_budget_ends_in_a_table_and_trains_nothing_twice(
     assert "seed 1" not in again
     assert again.strip().splitlines() == printed.strip().splitlines()[-6:]
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Directories of BLiMP and GLUE, as flags; each has a few sentences."""
+    (tmp_path / "blimp" / "data").mkdir(parents=True)
+    pairs = [("A b.", "B a."), ("C d.", "D c."), ("The e f.", "E the f.")]
+    rows = [
+        {"sentence_good": good, "sentence_bad": bad, "UID": f"paradigm_{number}"}
+        for number, (good, bad) in enumerate(pairs)
+    ]
+    for number, row in enumerate(rows):
+        row |= {"linguistics_term": "islands", "pairID": "0"}
+        path = tmp_path / "blimp" / "data" / f"{number}.jsonl"
+        path.write_text(json.dumps(row) + "\n")
+    task = tmp_path / "glue" / "SST-2"
+    task.mkdir(parents=True)
+    for split, count in (("train", 40), ("dev", 10)):
+        lines = [f"film {'bad good'.split()[n % 2]} {n}\t{n % 2}" for n in range(count)]
+        (task / f"{split}.tsv").write_text("\n".join(["sentence\tlabel", *lines, ""]))
+    (task / "test.tsv").write_text("index\tsentence\n0\ta film\n")
+    return f"--blimp_dir={tmp_path}/blimp", f"--glue_dir={tmp_path}/glue"
+
+
+def _kill_when_there_is(path, *flags):
+    """Starts the command, and kills it, not what it started, once a file is there."""
+    words = [sys.executable, "-m", "albert_tf.reproduce", *flags]
+    with open(os.devnull, "wb") as output:
+        started = subprocess.Popen(
+            words, stdout=output, stderr=output, env=processes.environment()
+        )
+    deadline = time.monotonic() + training_processes.TIMEOUT
+    while not path.exists():
+        assert started.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    started.kill()
+    started.wait()
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_twice_ends_in_the_same_figures(
+    text, judged, tmp_path, capfd
+):
+    flags = ("--table=dropout", f"--input={text}", *judged)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    binaries.run(reproduce, *flags, f"--output_dir={whole}")
+    measures = (whole / "measures.json").read_text()
+    of_seed = json.loads(measures)["dropout-without"]["seeds"]["1"]
+    assert {"mlm_accuracy", "mlm_loss", "blimp", "sst2"} <= set(of_seed)
+    # All that the trainings start from.
+    shutil.copytree(
+        whole, killed, ignore=lambda *_: ["runs", "features", "measures.json"]
+    )
+    flags = (*flags, f"--output_dir={killed}")
+    runs = killed / "runs" / "seed-1"
+    _kill_when_there_is(runs / "dropout-start" / "metrics.jsonl", *flags)
+    assert not (killed / "measures.json").exists()
+    _kill_when_there_is(runs / "dropout-without-sst2" / "config.json", *flags)
+    assert list(json.loads((killed / "measures.json").read_text())) == ["dropout-with"]
+    capfd.readouterr()
+    binaries.run(reproduce, *flags)
+    assert re.findall(r"^\[\d/\d\] (\S+), seed 1$", capfd.readouterr().out, re.M) == [
+        *("dropout-start", "dropout-without")
+    ]
+    assert (killed / "measures.json").read_text() == measures
 
 
 def test_the_tables_are_written_from_what_was_measured(tmp_path, capsys):

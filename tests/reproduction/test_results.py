@@ -1,23 +1,27 @@
 """Results: verdicts, and the tables that are written."""
 
+import math
+
 import pytest
 
+from albert_tf.model import pretraining_model
 from albert_tf.reproduction import budgets, results, tables
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "verdict"),
     [
-        (([0.3, 0.4], [0.1, 0.2]), (81.0, 80.0), "same direction"),
-        (([0.1, 0.2], [0.3, 0.4]), (80.0, 81.0), "same direction"),
-        (([0.3, 0.4], [0.1, 0.2]), (80.0, 81.0), "opposite"),
-        (([0.1, 0.2], [0.3, 0.4]), (81.0, 80.0), "opposite"),
+        (([0.3, 0.4, 0.5], [0.1, 0.2, 0.1]), (81.0, 80.0), "same direction"),
+        (([0.1, 0.2, 0.1], [0.3, 0.4, 0.5]), (80.0, 81.0), "same direction"),
+        (([0.3, 0.4, 0.5], [0.1, 0.2, 0.1]), (80.0, 81.0), "opposite"),
+        (([0.1, 0.2, 0.1], [0.3, 0.4, 0.5]), (81.0, 80.0), "opposite"),
         # One seed of one is among those of the other.
-        (([0.15, 0.4], [0.1, 0.2]), (81.0, 80.0), "undecided"),
-        (([0.1, 0.2], [0.2, 0.4]), (80.0, 81.0), "undecided"),
-        # One seed shows no spread; equal figures have no direction.
+        (([0.15, 0.4, 0.5], [0.1, 0.2, 0.1]), (81.0, 80.0), "undecided"),
+        (([0.1, 0.2, 0.1], [0.2, 0.4, 0.5]), (80.0, 81.0), "undecided"),
+        # Two of two are above by chance alone in a third of all cases.
+        (([0.3, 0.4, 0.5], [0.1, 0.2]), (81.0, 80.0), "undecided"),
+        (([0.3, 0.4], [0.1, 0.2, 0.1]), (81.0, 80.0), "undecided"),
         (([0.3], [0.1]), (81.0, 80.0), "undecided"),
-        (([0.3, 0.4], [0.1, 0.2]), (80.0, 80.0), "undecided"),
     ],
 )
 def test_a_difference_counts_beyond_the_spread(ours, theirs, verdict):
@@ -38,8 +42,16 @@ def values(mlm, nsp, sop):
 
 
 MEASURED = {
-    "pair-none": {"1": values(0.31, 0.5, 0.49), "2": values(0.33, 0.5, 0.51)},
-    "pair-nsp": {"1": values(0.3, 0.75, 0.5), "2": values(0.34, 0.875, 0.5)},
+    "pair-none": {
+        "1": values(0.31, 0.5, 0.49),
+        "2": values(0.33, 0.5, 0.51),
+        "3": values(0.32, 0.5, 0.5),
+    },
+    "pair-nsp": {
+        "1": values(0.3, 0.75, 0.5),
+        "2": values(0.34, 0.875, 0.5),
+        "3": values(0.32, 0.8125, 0.5),
+    },
     "pair-sop": {"1": values(0.25, 0.625, 0.75)},
 }
 
@@ -53,7 +65,7 @@ def test_a_table_has_mean_and_range_of_the_seeds():
         "mean": 0.8125,
         "min": 0.75,
         "max": 0.875,
-        "num_seeds": 2,
+        "num_seeds": 3,
     }
     assert sop["values"]["sop/sentence_order_accuracy"]["num_seeds"] == 1
     # Nothing was fine-tuned.
@@ -93,8 +105,8 @@ def test_the_markdown_has_figures_and_verdicts():
     found = results.markdown(results.collect(pair_table(), MEASURED))
     assert found[0] == "### Loss of the pair (table 5)"
     assert found[2] == (
-        "|  | parameters | paper, MLM | paper, NSP | paper, SOP | paper, average of "
-        "tasks | MLM accuracy | NSP accuracy | SOP accuracy |"
+        "|  | parameters | gradients, kB | paper, MLM | paper, NSP | paper, SOP | "
+        "paper, average of tasks | MLM accuracy | NSP accuracy | SOP accuracy |"
     )
     assert found[5].startswith("| next sentence | ")
     assert found[5].endswith(
@@ -112,12 +124,36 @@ def test_the_overview_counts_the_verdicts_of_each_table():
     found = results.collect(pair_table(), MEASURED)
     verdicts = [one["verdict"] for one in found["comparisons"]]
     assert (len(verdicts), verdicts.count(results.SAME)) == (8, 1)
-    assert results.overview([found, results.collect(pair_table(), {})]) == [
+    other = {"title": "Steps", "paper_table": "7", "measures": [], "comparisons": []}
+    assert results.overview([found, other]) == [
         "| differences | same direction | undecided | opposite |",
         "|---|---|---|---|",
         "| Loss of the pair (table 5) | 1 | 7 | 0 |",
-        "| Loss of the pair (table 5) | 0 | 0 | 0 |",
+        "| Steps (table 7) | 0 | 0 | 0 |",
+        "| all tables, MLM accuracy | 0 | 3 | 0 |",
+        "| all tables, NSP accuracy | 1 | 2 | 0 |",
+        "| all tables, SOP accuracy | 0 | 2 | 0 |",
     ]
+
+
+def test_what_is_equal_in_the_paper_has_no_verdict():
+    table = tables.Maker(budgets.BUDGETS["hour"]).make("wide_depth")
+    assert len({row.paper["average"] for row in table.rows}) == 1
+    measured = {
+        row.experiment.name: {str(seed): {"mlm_accuracy": share} for seed in (1, 2, 3)}
+        for row, share in zip(table.rows, (0.2, 0.4), strict=True)
+    }
+    found = results.collect(table, measured)
+    assert found["measures"] and found["comparisons"] == []
+
+
+def test_the_gradients_are_those_of_the_whole_model():
+    none = results.collect(pair_table(), {})["rows"][0]
+    config = pair_table().rows[0].experiment.config
+    model = pretraining_model.build_pretraining_model(config.model, seed=1)
+    assert none["gradient_bytes"] == 4 * sum(
+        math.prod(weight.shape) for weight in model.trainable_weights
+    )
 
 
 def test_the_lines_are_aligned():
