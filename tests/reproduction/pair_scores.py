@@ -4,7 +4,8 @@ Call as `python -m tests.reproduction.pair_scores --model_dir=RUN --data_dir=REC
 RECORDS may have pairs of another kind than those that the run was trained on. Besides
 the accuracy it prints the area under the ROC curve (AUC): how often a false pair has a
 higher score than a true one. That does not depend on the threshold of the scores,
-which the other kind of pairs may move. Both are in percent.
+which the other kind of pairs may move. Both are in percent. Masks are those of the
+run's own evaluations, as the batches have the same size.
 """
 
 import argparse
@@ -18,8 +19,6 @@ from sklearn import metrics
 from albert_tf.core import config_io
 from albert_tf.data import input_pipeline, manifest, sources
 from albert_tf.training import pretraining
-
-BATCH_SIZE = 16
 
 
 def pair_scores(model_dir: str, data_dir: str) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +40,6 @@ def pair_scores(model_dir: str, data_dir: str) -> tuple[np.ndarray, np.ndarray]:
     settings = [
         *(f"data.{name}={data[name]}" for name in names),
         *("train.stages=[]", "train.records={}", "train.eval_batches=0"),
-        f"train.eval_batch_size={BATCH_SIZE}",
     ]
     config = config_io.load(os.path.join(model_dir, "config.json"), settings)
     ((source,),) = (stage.held_out() for stage in sources.read(data_dir, config))
