@@ -998,10 +998,15 @@ def test_longer_pairs_and_source_code_are_those_of_their_figures():
         "NSP, code, 128 tokens": ("code, NSP", (3000,)),
     }
     _assert_pair_rows(rows, found["runs"], shown)
-    for label, name in (
-        ("of the table, 64 tokens", "table, SOP"),
-        ("of source code, 128 tokens", "code, SOP"),
-    ):
+    repeated = {
+        f"{kind}, of the table, 64 tokens, seed {seed}": f"table, {kind}, seed {seed}"
+        for kind in ("SOP", "NSP")
+        for seed in (1, 3)
+    }
+    for label, name in {
+        **repeated,
+        "SOP, of source code, 128 tokens": "code, SOP",
+    }.items():
         for kind, pairs in found["pair_scores"][name].items():
             assert [
                 f"{label}, on {kind.upper()}",
@@ -1009,13 +1014,68 @@ def test_longer_pairs_and_source_code_are_those_of_their_figures():
                 f"{pairs['accuracy']:.1f}",
                 f"{pairs['auc']:.1f}",
             ] in rows
-    table, code = (found["pair_scores"][name] for name in ("table, SOP", "code, SOP"))
-    assert f"AUC on next sentences is {table['nsp']['auc']:.1f}, so" in section
+    code = found["pair_scores"]["code, SOP"]
+
+    def of_table(kind, tried, figure, scores="pair_scores"):
+        return [
+            found[scores][f"table, {kind}, seed {seed}"][tried][figure]
+            for seed in (1, 3)
+        ]
+
+    sop_on_nsp, nsp_on_sop = (
+        "{:.1f} and {:.1f}".format(*sorted(of_table(*pair, "auc")))
+        for pair in (("SOP", "nsp"), ("NSP", "sop"))
+    )
+    assert f"AUC on next sentences is {sop_on_nsp}, so" in section
+    assert f"with any threshold: {nsp_on_sop}." in section
+    scores = "pair_scores_with_batches_of_16"
+    for kind in ("sop", "nsp"):
+        both = "{:.1f} and {:.1f}% on ".format(
+            *of_table("SOP", kind, "accuracy", scores)
+        )
+        assert f"{both}{kind.upper()}" in section
+    words = json.loads((DOCS / "reproduction" / "pair_words.json").read_text())
+    assert f"Words alone have {words['sop']['on']['nsp']['auc']} there" in section
+    measures = json.loads((DOCS / "reproduction" / "pair_loss.json").read_text())
+    again, changes = found["table_trained_again"], {}
+    for key, name in (
+        ("sop/sentence_order_accuracy", "SOP"),
+        ("nsp/next_sentence_accuracy", "NSP"),
+        ("mlm_accuracy", "masked words"),
+    ):
+        for kind in ("nsp", "sop"):
+            seeds = measures[f"pair-{kind}"]["seeds"]
+            before, after = (
+                [100 * of[seed][key] for seed in "13"]
+                for of in (seeds, again[f"pair-{kind}"])
+            )
+            changes.setdefault(name, []).extend(
+                abs(a - b) for a, b in zip(after, before, strict=True)
+            )
+            if name != "masked words":
+                scores = of_table(kind.upper(), name.lower(), "accuracy")
+                assert scores == [pytest.approx(one, abs=0.06) for one in after]
+            if key.startswith("sop/") and kind == "nsp":
+                assert "{:.1f} and {:.1f}% on SOP".format(*before) in section
+                accuracies = "{:.1f} and {:.1f}%".format(*scores)
+                assert f"of the NSP models, {accuracies}, are above" in section
+            elif name != "masked words" and kind == "sop":
+                assert "{:.1f} and {:.1f}% on ".format(*before) + name in section
+    of_pairs = f"{max(changes['SOP'] + changes['NSP']):.1f}"
+    of_words = f"{max(changes['masked words']):.1f}"
+    assert f"accuracies of pairs by up to {of_pairs} points" in section
+    assert f"those of masked words by up to {of_words}." in section
     assert f"learnt: {code['sop']['accuracy']:.1f}% of the pairs are right" in section
     assert f"is as little, {code['nsp']['accuracy']:.1f}%." in section
     articles, source = (found["runs"][name] for name in ("articles, SOP", "code, SOP"))
     assert f"That took {articles['seconds'] / 60:.0f} minutes" in section
     assert f"after {source['seconds'] / 60:.0f} minutes" in section
-    page = (DOCS / "reproduction.md").read_text()
-    assert f"rank {table['nsp']['auc']:.1f}% of true and random pairs" in page
+    page = " ".join((DOCS / "reproduction.md").read_text().split())
+    assert f"rank {sop_on_nsp}% of true and random pairs correctly" in page
+    known = f"rank {nsp_on_sop}% of the SOP pairs correctly, and order {accuracies}."
+    assert f"two NSP models {known}" in page
+    rounding = (
+        f"{of_words} points of MLM accuracy and {of_pairs} of the accuracies of pairs"
+    )
+    assert rounding in page
     assert f"they order {code['sop']['accuracy']:.1f}% of the pairs at most" in page
