@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from albert_tf.core import cli, files
+from albert_tf.core import cli, files, plurals
 from albert_tf.reproduction import budgets, results, runner, tables
 
 _ALL = "all"
@@ -146,7 +146,11 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             _num_parallel(flag_values),
         )
         run = runner.Runner([maker.make(name) for name in names], budget, options)
-        failed = run.run() if flag_values.train else []
+        failed = []
+        if flag_values.train:
+            failed = run.run()
+        else:
+            run.check_shown()
         found = run.results()
         os.makedirs(output_dir, exist_ok=True)
         path = os.path.join(output_dir, "results.json")
@@ -158,10 +162,13 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
         from albert_tf.reports import reproduction_report
 
         page = reproduction_report.write(output_dir, flag_values.budget, found)
-        if missing := run.num_pending():
-            print(f"{missing} trainings are missing")
         for table in found:
             print("\n".join(results.lines(table)))
+        if missing := run.num_pending():
+            of = ", ".join(one["name"] for one in found if one["num_missing"])
+            print(f"{plurals.count(missing, 'training')} missing, of {of}")
+        if flag_values.budget == budgets.SMOKE:
+            print("budget smoke: everything ran; its figures say nothing")
         print(page)
         if failed:
             raise ValueError(

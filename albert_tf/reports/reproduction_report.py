@@ -35,6 +35,7 @@ def write(output_dir: str, budget: str, tables: Sequence[Mapping[str, Any]]) -> 
     values = {
         "identity": f"Written {made.date} with {made.versions_line}.",
         "budget": budget,
+        "is_smoke": budget == "smoke",
         "agreeing": plurals.count(verdicts.count("same direction"), "difference"),
         "counts": {name: verdicts.count(name) for name in _CLASSES},
         "tables": [_table(table) for table in tables],
@@ -45,10 +46,12 @@ def write(output_dir: str, budget: str, tables: Sequence[Mapping[str, Any]]) -> 
 def _table(table: Mapping[str, Any]) -> dict[str, Any]:
     labels = {row["name"]: row["label"] for row in table["rows"]}
     titles = {one["key"]: one["label"] for one in table["measures"]}
+    missing = table.get("num_missing", 0)
     return {
         "title": table["title"],
         "number": table["paper_table"],
         "charts": _charts(table),
+        "missing": plurals.count(missing, "training") if missing else "",
         "header": [
             "parameters",
             "gradients, kB",
@@ -72,29 +75,36 @@ def _table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(table: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    cells = [f"{row['parameters']:,}", f"{row['gradient_bytes'] / 1000:,.0f}"]
-    cells += [f"{value:.1f}" for value in row["paper"].values()]
+    printed = [f"{row['parameters']:,}", f"{row['gradient_bytes'] / 1000:,.0f}"]
+    printed += [f"{value:.1f}" for value in row["paper"].values()]
+    cells = [{"mean": value, "range": ""} for value in printed]
     for measure in table["measures"]:
         found = row["values"].get(measure["key"])
-        cells.append(_cell(found, measure["is_share"]) if found else "")
+        cells.append(_cell(found, measure["is_share"]))
     return {"label": row["label"], "cells": cells}
 
 
-def _cell(found: Mapping[str, Any], is_share: bool) -> str:
+def _cell(found: Mapping[str, Any] | None, is_share: bool) -> dict[str, str]:
     """Formats the mean over the seeds, and their range."""
-    factor = 100 if is_share else 1
-    digits = 1 if is_share else 3
+    if not found:
+        return {"mean": "", "range": ""}
     if not is_share and isinstance(found["min"], int):
-        digits = 0  # steps
+        # Of steps, of which all seeds have the same number.
+        return {"mean": f"{found['mean']:,.0f}", "range": ""}
+    factor, digits = (100, 1) if is_share else (1, 3)
     mean, low, high = (
         f"{factor * found[key]:,.{digits}f}" for key in ("mean", "min", "max")
     )
-    return mean if found["num_seeds"] == 1 else f"{mean} ({low} to {high})"
+    return {
+        "mean": mean,
+        "range": f"({low} to {high})" if found["num_seeds"] > 1 else "",
+    }
 
 
 def _charts(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the paper's figures and ours as points, on a scale of their own each."""
-    charts = []
+    charts: list[dict[str, Any]] = []
+    shown = set()  # of the paper
     for measure in table["measures"]:
         if not measure["paper"]:
             continue
@@ -103,13 +113,15 @@ def _charts(table: Mapping[str, Any]) -> list[dict[str, Any]]:
             continue
         theirs = [row["paper"][measure["paper"]] for row in table["rows"]]
         labels = [row["label"] for row in table["rows"]]
-        charts.append(
-            {
-                "caption": f"paper: {table['paper_titles'][measure['paper']]}",
-                "class": "paper",
-                "points": _points(labels, [(one, one, one) for one in theirs]),
-            }
-        )
+        if measure["paper"] not in shown:
+            shown.add(measure["paper"])
+            charts.append(
+                {
+                    "caption": f"paper: {table['paper_titles'][measure['paper']]}",
+                    "class": "paper",
+                    "points": _points(labels, [(one, one, one) for one in theirs]),
+                }
+            )
         ranges = [
             tuple(100 * one[name] for name in ("mean", "min", "max")) for one in ours
         ]

@@ -11,6 +11,7 @@ step of these takes instead. The same command resumes.
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ def _alone(run_dir: str) -> Iterator[None]:
       ValueError: it does not end.
     """
     lock = locks.FileLock(f"{run_dir}.lock")
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline, is_told = time.monotonic() + _PATIENCE_SECONDS, False
     while True:
         try:
             lock.acquire()
@@ -39,6 +40,9 @@ def _alone(run_dir: str) -> Iterator[None]:
                 raise ValueError(
                     f"another command trains {run_dir} ({error}); wait until it ends"
                 ) from error
+            if not is_told:
+                is_told = True
+                print(f"waiting for {error}, which saves and ends", file=sys.stderr)
             time.sleep(1.0)
     try:
         yield

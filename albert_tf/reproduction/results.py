@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.core import config as config_lib
-from albert_tf.core import text_table
+from albert_tf.core import plurals, text_table
 from albert_tf.model import costs
 from albert_tf.reproduction import tables as tables_lib
 
@@ -169,6 +169,8 @@ def markdown(table: Mapping[str, Any]) -> list[str]:
         "|---" * len(header) + "|",
         *("| " + " | ".join(row_cells(table, row)) + " |" for row in table["rows"]),
     ]
+    if missing := table.get("num_missing", 0):
+        found += ["", f"{plurals.count(missing, 'training')} missing."]
     if table["comparisons"]:
         labels = {row["name"]: row["label"] for row in table["rows"]}
         titles = {one["key"]: one["label"] for one in table["measures"]}

@@ -111,13 +111,44 @@ class Runner:
     def results(self) -> list[dict[str, Any]]:
         """Returns the tables with all that was measured so far."""
         measured = {name: one["seeds"] for name, one in self._measures.items()}
-        return [results.collect(table, measured) for table in self._tables]
+        found = []
+        for table in self._tables:
+            names = {row.experiment.name for row in table.rows}
+            values = results.collect(table, measured)
+            found.append({**values, "num_missing": self._num_missing(names)})
+        return found
 
     def num_pending(self) -> int:
         """Returns how many trainings that a table reads were not measured yet."""
-        return sum(
-            len(self._pending(seed)) for seed in range(1, 1 + self._budget.num_seeds)
-        )
+        return self._num_missing(self._rows)
+
+    def _num_missing(self, names: Iterable[str]) -> int:
+        """Returns how many trainings of some experiments were not measured yet."""
+        seeds = range(1, 1 + self._budget.num_seeds)
+        pending = [one.name for seed in seeds for one in self._pending(seed)]
+        return sum(map(pending.count, names))
+
+    def check_shown(self) -> None:
+        """Checks that what was measured belongs to the tables, as far as it shows that.
+
+        Raises:
+          ValueError: nothing does, or trainings have another number of steps.
+        """
+        path, is_any = self._options.measures_path, False
+        for one in self._experiments:
+            seeds = self._measures.get(one.name, {}).get("seeds", {})
+            is_any = is_any or bool(seeds)
+            wanted = one.config.train.num_steps
+            for values in seeds.values():
+                found = values.get("num_steps", wanted)
+                if found != wanted and not one.seconds:
+                    raise ValueError(
+                        f"{path} has figures of {one.name} after {found:,} steps; the "
+                        f"settings have {wanted:,}. Give the --budget and --set with "
+                        "which it was measured"
+                    )
+        if not is_any:
+            raise ValueError(f"{path} must have figures of the tables; it has none")
 
     # ---- Training ----
 

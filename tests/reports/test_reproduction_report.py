@@ -109,3 +109,25 @@ def test_the_page_is_one_file(tmp_path):
     linked = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]*)""", page)
     assert all(link.startswith(("data:", "#")) for link in linked), linked
     assert "http" not in page and "url(" not in page and "@import" not in page
+
+
+def test_the_papers_figures_are_drawn_once_beside_several_of_ours(tmp_path):
+    rows = [_row("<many>", 80.0, 0.2, 0.3), _row("few", 78.5, 0.275)]
+    for row in rows:
+        row["values"]["blimp"] = row["values"]["accuracy"]
+    table = _table(*rows)
+    table["measures"].append({**table["measures"][0], "key": "blimp", "label": "BLiMP"})
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", _written(tmp_path, table))
+    assert captions == [
+        *("paper: average of tasks", "here: MLM accuracy", "here: BLiMP")
+    ]
+
+
+def test_steps_have_no_range(tmp_path):
+    table = _table(_row("<many>", 80.0, 0.2), _row("few", 78.5, 0.2))
+    steps = {"key": "num_steps", "label": "steps", "is_share": False, "paper": ""}
+    table["measures"].append(steps)
+    for row in table["rows"]:
+        found = {"mean": 4301, "min": 4301, "max": 4301, "num_seeds": 3}
+        row["values"]["num_steps"] = found
+    assert _written(tmp_path, table).count("<td>4,301</td>") == 2

@@ -362,13 +362,13 @@ def test_what_the_page_says_of_the_papers_findings_is_that_of_the_measures():
     assert not _difference(layers(6), layers(3))[1]
     fall, apart = _difference(layers(12), layers(6))
     assert fall < 0 and apart
-    wider = "yes up to H 128, all seeds; H 192 is 1.0 point below it, undecided"
+    wider = "yes up to H 128, all seeds; H 192 is 1.0 points below it, undecided"
     width = "e16-h{}-l3-all".format
     assert differs(wider, width(192), width(128), all_seeds=False) < 0
     for one, other in ((64, 32), (128, 64)):
         rise, apart = _difference(width(one), width(other))
         assert rise > 0 and apart
-    deep = "no gain here either: 1.2 points less, undecided"
+    deep = "no gain here either: 1.2 points less, without a verdict, as the paper's"
     assert differs(deep, "e16-h128-l6-all", "e16-h128-l3-all", all_seeds=False) < 0
     pairs = _read("reproduction/pair_loss.json")
     nsp, sop, next_of_sop = (

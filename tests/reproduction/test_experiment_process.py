@@ -39,7 +39,9 @@ def _request(folder):
     return path
 
 
-def test_it_waits_for_the_process_of_an_interrupted_command(tmp_path, monkeypatch):
+def test_it_waits_for_the_process_of_an_interrupted_command(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(experiment_process, "_end_with", lambda _: None)
     monkeypatch.setattr(measuring, "measure", lambda _: {"mlm_loss": 2.5})
     # That one saves, while this one waits.
@@ -55,6 +57,8 @@ def test_it_waits_for_the_process_of_an_interrupted_command(tmp_path, monkeypatc
     monkeypatch.setattr(experiment_process.time, "sleep", sleep)
     experiment_process.main(["experiment_process", _request(tmp_path), "1"])
     assert seconds == [1.0] * 3
+    said = f"waiting for process {os.getpid()} on "
+    assert capsys.readouterr().err.count(said) == 1
     assert strict_json.load_object(str(tmp_path / "run.json")) == {"mlm_loss": 2.5}
     assert not (tmp_path / "run.lock").exists()
 

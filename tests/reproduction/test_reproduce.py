@@ -67,7 +67,9 @@ def test_the_smallest_budget_ends_in_a_table_and_trains_nothing_twice(
     binaries.run(reproduce, *flags)
     again = capfd.readouterr().out
     assert "seed 1" not in again
-    assert again.strip().splitlines() == printed.strip().splitlines()[-6:]
+    assert again.strip().splitlines() == printed.strip().splitlines()[-7:]
+    assert "budget smoke: everything ran; its figures say nothing" in again
+    assert "This budget shows that everything runs" in page
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
 
 
@@ -145,9 +147,38 @@ def test_the_tables_are_written_from_what_was_measured(tmp_path, capsys):
         *(f"--measures={tmp_path}/measures.json", f"--output_dir={tmp_path}/out"),
     )
     printed = capsys.readouterr().out
-    assert "11 trainings are missing" in printed
+    assert "11 trainings missing, of width" in printed
+    assert "11 trainings missing." in (tmp_path / "out" / "tables.md").read_text()
+    assert (
+        "11 trainings of this table missing"
+        in (tmp_path / "out" / "index.html").read_text()
+    )
     assert re.search(r"H 32 \(paper: 1024\) .* 5\.250$", printed, re.M)
     assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "message"),
+    [
+        # Those of smoke's steps.
+        ("e16-h32-l3-all", "hour", "has figures of e16-h32-l3-all after 8 steps; the "),
+        ("e16-h32-l3-all", "smoke", "must have figures of the tables; it has none"),
+        ("", "hour", "must have figures of the tables; it has none"),
+    ],
+)
+def test_what_was_measured_with_other_settings_is_not_shown(
+    name, budget, message, tmp_path, capsys
+):
+    measured = {name: {"digest": "", "seeds": {"1": {"num_steps": 8}}}} if name else {}
+    path = tmp_path / "measures.json"
+    if name:
+        path.write_text(json.dumps(measured))
+    flags = ("--table=width", f"--budget={budget}", "--notrain")
+    error = binaries.error_of(
+        capsys, reproduce, *flags, f"--measures={path}", f"--output_dir={tmp_path}/out"
+    )
+    assert error.startswith(f"{path} {message}")
+    assert not (tmp_path / "out").exists()
 
 
 def test_more_trainings_than_cores_are_an_error(tmp_path, capsys, monkeypatch):
