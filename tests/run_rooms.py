@@ -30,6 +30,7 @@ _BY_FILE = {
     "data_prep/pipeline",
     "finetuning",
     "model",
+    "reproduction",
     "serving",
     "training",
 }
@@ -39,6 +40,7 @@ _LONG = (
     "benchmarks",
     "finetuning",
     "training",
+    "reproduction",
     "model",
     "serving",
     "data_prep/pipeline",
