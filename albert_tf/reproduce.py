@@ -166,9 +166,9 @@ def main(argv: Sequence[str], flag_values: flags.FlagValues = flags.FLAGS) -> No
             print("\n".join(results.lines(table)))
         if missing := run.num_pending():
             of = ", ".join(one["name"] for one in found if one["num_missing"])
-            print(f"{plurals.count(missing, 'training')} missing, of {of}")
+            print(f"missing: {plurals.count(missing, 'training')}, of {of}")
         if flag_values.budget == budgets.SMOKE:
-            print("budget smoke: everything ran; its figures say nothing")
+            print("budget smoke: its figures say nothing")
         print(page)
         if failed:
             raise ValueError(

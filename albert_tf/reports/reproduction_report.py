@@ -28,7 +28,8 @@ def write(output_dir: str, budget: str, tables: Sequence[Mapping[str, Any]]) -> 
       ValueError: a table has no rows.
     """
     for table in tables:
-        holds = html.has(table, "title", "rows", "measures", "comparisons")
+        names = ("title", "rows", "measures", "comparisons", "num_missing")
+        holds = html.has(table, *names)
         validation.require(holds, "a table must have rows and measures", table)
     verdicts = [one["verdict"] for table in tables for one in table["comparisons"]]
     made = provenance.now()
@@ -46,7 +47,7 @@ def write(output_dir: str, budget: str, tables: Sequence[Mapping[str, Any]]) -> 
 def _table(table: Mapping[str, Any]) -> dict[str, Any]:
     labels = {row["name"]: row["label"] for row in table["rows"]}
     titles = {one["key"]: one["label"] for one in table["measures"]}
-    missing = table.get("num_missing", 0)
+    missing = table["num_missing"]
     return {
         "title": table["title"],
         "number": table["paper_table"],

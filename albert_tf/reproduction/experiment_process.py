@@ -59,7 +59,7 @@ def _end_with(parent: int) -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Runs the request that the first argument names, for the process of the second."""
-    # Not its parent by now, if that was killed before this process came here.
+    # Not os.getppid(): the parent may have been killed before this line.
     parent = int(argv[2])
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     request = strict_json.load(argv[1])

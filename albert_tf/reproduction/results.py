@@ -48,13 +48,16 @@ def compare(
     return SAME if is_above == (theirs[0] > theirs[1]) else OPPOSITE
 
 
-def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
+def collect(
+    table: tables_lib.Table, measured: Measured, num_missing: int = 0
+) -> dict[str, Any]:
     """Returns a table's figures as values that JSON can hold.
 
     Args:
       table: the table.
       measured: by the experiment's name and by seed; what was not trained yet is
         absent.
+      num_missing: trainings that were not measured yet.
     """
     values = {
         row.name: {
@@ -104,6 +107,7 @@ def collect(table: tables_lib.Table, measured: Measured) -> dict[str, Any]:
             for row in table.rows
         ],
         "comparisons": comparisons,
+        "num_missing": num_missing,
     }
 
 
@@ -169,8 +173,8 @@ def markdown(table: Mapping[str, Any]) -> list[str]:
         "|---" * len(header) + "|",
         *("| " + " | ".join(row_cells(table, row)) + " |" for row in table["rows"]),
     ]
-    if missing := table.get("num_missing", 0):
-        found += ["", f"{plurals.count(missing, 'training')} missing."]
+    if missing := table["num_missing"]:
+        found += ["", f"Missing: {plurals.count(missing, 'training')}."]
     if table["comparisons"]:
         labels = {row["name"]: row["label"] for row in table["rows"]}
         titles = {one["key"]: one["label"] for one in table["measures"]}

@@ -114,8 +114,8 @@ class Runner:
         found = []
         for table in self._tables:
             names = {row.experiment.name for row in table.rows}
-            values = results.collect(table, measured)
-            found.append({**values, "num_missing": self._num_missing(names)})
+            num_missing = self._num_missing(names)
+            found.append(results.collect(table, measured, num_missing))
         return found
 
     def num_pending(self) -> int:
@@ -129,12 +129,17 @@ class Runner:
         return sum(map(pending.count, names))
 
     def check_shown(self) -> None:
-        """Checks that what was measured belongs to the tables, as far as it shows that.
+        """Checks that what was measured belongs to the tables, by the numbers of steps.
 
         Raises:
-          ValueError: nothing does, or trainings have another number of steps.
+          ValueError: the file does not exist, or has no figures of these tables, or
+            figures after another number of steps.
         """
         path, is_any = self._options.measures_path, False
+        if not os.path.exists(path):
+            raise ValueError(
+                f"{path} must be a file of what was measured; it does not exist"
+            )
         for one in self._experiments:
             seeds = self._measures.get(one.name, {}).get("seeds", {})
             is_any = is_any or bool(seeds)

@@ -39,6 +39,7 @@ def _table(*rows):
         "measures": [measure],
         "rows": list(rows),
         "comparisons": [comparison],
+        "num_missing": 0,
     }
 
 

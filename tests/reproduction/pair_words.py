@@ -1,4 +1,4 @@
-"""What words alone tell of a pair: logistic regression in place of a model.
+"""Logistic regression on the words of a pair, in place of a model.
 
 Call as `python -m tests.reproduction.pair_words --sop=RECORDS --nsp=RECORDS
 --json=docs/reproduction/pair_words.json`. It knows which pieces are in one segment
@@ -19,7 +19,7 @@ from albert_tf.data import manifest as manifest_lib
 from albert_tf.data import schema
 from data_prep.records import reader
 
-STRENGTHS = (0.003, 0.01, 0.03, 0.1)  # inverse of the regularization
+STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # inverse of the regularization
 NUM_FIRST = 3
 
 

@@ -1,4 +1,4 @@
-"""What the logistic regression of `pair_words` knows of a pair."""
+"""The regression of `pair_words`: features, reading, and both kinds of pairs."""
 
 import numpy as np
 
