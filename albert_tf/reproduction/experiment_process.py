@@ -3,9 +3,9 @@
     python -m albert_tf.reproduction.experiment_process REQUEST.json PARENT
 
 `runner`, the process PARENT, writes the request and reads what this writes. If it ends,
-this process saves and ends too. It uses the `cores` of the
-request, all if there are none. With `configs` in the request it finds out how long a
-step of these takes instead. The same command resumes.
+this process saves and ends too. It uses the `cores` of the request, all if there are
+none. With `configs` in the request it finds out how long a step of these takes instead.
+The same command resumes.
 """
 
 import contextlib

@@ -400,7 +400,7 @@ def test_what_the_page_says_of_the_papers_findings_is_that_of_the_measures():
     few = {name for name, points in smallest.items() if points < 0.15}
     assert few == {"embedding_size", "sharing"}
     assert "are small: 0.1 points in tables 3 and 4." in text
-    # "About half of that is its small E."
+    assert "all seeds; perhaps half of that is due to its small E (table 3) |" in text
     of_size = _mean_points(base(96, "all"), base(16, "all"))
     assert 0.4 < of_size / -_mean_points(*models) < 0.6
 

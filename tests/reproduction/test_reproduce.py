@@ -103,11 +103,13 @@ def _kill_when_there_is(path, *flags):
             words, stdout=output, stderr=output, env=processes.environment()
         )
     deadline = time.monotonic() + training_processes.TIMEOUT
-    while not path.exists():
-        assert started.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    started.kill()
-    started.wait()
+    try:
+        while not path.exists():
+            assert started.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        started.kill()
+        started.wait()
 
 
 @pytest.mark.slow
